@@ -1,0 +1,203 @@
+"""What an owner asks of exports: one durable request, its status, its file."""
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from domain import parameters as parameters_of
+from domain.account import OwnerId
+from domain.errors import (
+    ChunkDamaged,
+    ExportEndedWithoutResult,
+    ExportNotReady,
+    IdempotencyConflict,
+    InputError,
+    InvalidInput,
+    NotFound,
+    ResultGone,
+)
+from domain.export import Chunk, ErrorCode, ExportJob, ExportResult, GoneReason, JobId, JobStatus, Progress
+from domain.instants import later
+from domain.lifecycle import Cancel, Enqueue, RemoveResult, advance, enqueue
+from domain.parameters import ExportParameters
+from domain.policies import Policies
+from domain.ports import Attempt, UnitOfWork
+from domain.task import TaskPosition
+
+OWNER: Final = "owner"
+
+
+class ExportRequest(Struct, frozen=True, kw_only=True):
+    """An owner's request for one file, with the ids that its row gets if it is new."""
+
+    owner_id: OwnerId
+    request_key: str
+    parameters: ExportParameters
+    job_id: JobId
+    request_id: str | None = None
+    traceparent: str | None = None
+
+
+class ExportView(Struct, frozen=True):
+    """An export as its owner may see it, all of one instant."""
+
+    job: ExportJob
+    result: ExportResult | None = None
+    progress: Progress | None = None
+
+
+class Enqueued(Struct, frozen=True):
+    """The answer to a request: the export, and whether an earlier request under the same key had made it."""
+
+    view: ExportView
+    is_replay: bool
+
+
+class ExportPage(Struct, frozen=True):
+    """Some of an owner's exports, and where the next page begins; None when this is the last."""
+
+    views: list[ExportView]
+    following: TaskPosition | None
+
+
+def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policies) -> Enqueued:
+    """Make a durable job of the request, or return the one that its key made before.
+
+    Key and job are one row, so there is no moment at which one exists without the other.
+
+    Raises:
+        InvalidInput: the parameters contradict themselves, or the deadline is out of bounds.
+        IdempotencyConflict: the key was used with other parameters.
+    """
+    text = parameters_of.encode(request.parameters)
+    earlier = uow.exports.find_by_key(request.owner_id, request.request_key)
+    if earlier is not None:
+        if earlier.parameters_json != text:
+            raise IdempotencyConflict(members=parameters_of.differing_members(earlier.parameters_json, text))
+        return Enqueued(_view(uow, earlier), is_replay=True)
+    made = enqueue(
+        Enqueue(
+            now=uow.now,
+            job_id=request.job_id,
+            owner_id=request.owner_id,
+            request_key=request.request_key,
+            parameters_json=text,
+            parameters_digest=parameters_of.digest(text),
+            deadline_at=later(uow.now, _time_to_deadline(request.parameters, policies)),
+            max_attempts=policies.retry.max_attempts,
+            request_id=request.request_id,
+            traceparent=request.traceparent,
+        )
+    )
+    uow.exports.save(made)
+    return Enqueued(_view(uow, made.after), is_replay=False)
+
+
+def _time_to_deadline(parameters: ExportParameters, policies: Policies) -> timedelta:
+    policy = policies.deadline
+    if parameters.deadline_seconds is None:
+        return policy.default
+    asked = timedelta(seconds=parameters.deadline_seconds)
+    if not policy.shortest <= asked <= policy.longest:
+        bounds = f"{policy.shortest.total_seconds():.0f} to {policy.longest.total_seconds():.0f}"
+        raise InvalidInput(InputError("/deadline_seconds", f"must be {bounds}"))
+    return asked
+
+
+def get_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:
+    """Return the owner's export.
+
+    Raises:
+        NotFound: the owner has no such export.
+    """
+    return _view(uow, _owned(uow, owner_id, job_id))
+
+
+def list_exports(
+    uow: UnitOfWork, owner_id: OwnerId, status: frozenset[JobStatus], *, before: TaskPosition | None, limit: int
+) -> ExportPage:
+    """Return one page of the owner's exports, newest first; no status means any."""
+    found = uow.exports.page(owner_id, status, before=before, limit=limit + 1)
+    shown = found[:limit]
+    following = TaskPosition(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
+    return ExportPage([_view(uow, job) for job in shown], following)
+
+
+def cancel_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:
+    """End the owner's export without a file; a running attempt is fenced off by the same commit. Idempotent.
+
+    Raises:
+        NotFound: the owner has no such export.
+        NoSuchTransition: it has succeeded or failed already.
+    """
+    job = _owned(uow, owner_id, job_id)
+    if job.status is JobStatus.CANCELLED:
+        return _view(uow, job)
+    step = advance(job, Cancel(now=uow.now, actor=OWNER))
+    uow.exports.save(step)
+    return _view(uow, step.after)
+
+
+def open_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResult:
+    """Return the result of the owner's export, whose chunks `read_chunk` then reads one by one.
+
+    Raises:
+        NotFound: the owner has no such export.
+        ExportNotReady: it has not ended yet.
+        ExportEndedWithoutResult: it failed or was cancelled.
+        ResultGone: the result expired or was deleted.
+    """
+    job = _owned(uow, owner_id, job_id)
+    if not job.status.is_terminal:
+        raise ExportNotReady(f"the export is {job.status.value}")
+    result = uow.results.find(job.id) if job.status is JobStatus.SUCCEEDED else None
+    if result is None:
+        raise ExportEndedWithoutResult(code=job.last_error_code or ErrorCode.INTERNAL_ERROR)
+    if (gone := result.gone(uow.now)) is not None:
+        reason, at = gone
+        raise ResultGone(reason=reason.value, at=at)
+    return result
+
+
+def read_chunk(uow: UnitOfWork, result: ExportResult, seq: int) -> Chunk:
+    """Return one chunk of a result that was opened, checked against its digest.
+
+    Raises:
+        ChunkDamaged: the stored bytes are not those that were staged, or are gone.
+    """
+    chunk = uow.result_store.read(Attempt(result.job_id, result.attempt), seq)
+    if chunk is None:
+        raise ChunkDamaged(f"chunk {seq} is gone")
+    chunk.verify()
+    return chunk
+
+
+def delete_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResult:
+    """Make the result unreadable from this commit on; its bytes are left to the sweep.
+
+    Raises:
+        NotFound, ExportNotReady, ExportEndedWithoutResult, ResultGone: as `open_result`.
+    """
+    result = open_result(uow, owner_id, job_id)
+    step = advance(_owned(uow, owner_id, job_id), RemoveResult(now=uow.now, actor=OWNER, reason=GoneReason.DELETED))
+    uow.exports.save(step)
+    uow.results.mark_gone(result.job_id, reason=GoneReason.DELETED)
+    return result
+
+
+def _owned(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportJob:
+    job = uow.exports.find(owner_id, job_id)
+    if job is None:
+        raise NotFound("there is no such export")
+    return job
+
+
+def _view(uow: UnitOfWork, job: ExportJob) -> ExportView:
+    match job.status:
+        case JobStatus.SUCCEEDED:
+            return ExportView(job, result=uow.results.find(job.id))
+        case JobStatus.RUNNING:
+            return ExportView(job, progress=uow.result_store.progress(Attempt(job.id, job.attempt_count)))
+        case _:
+            return ExportView(job)

@@ -1,0 +1,220 @@
+"""What a worker does to exports: each step one short transaction, fenced by the lease that the claim granted."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from domain import parameters as parameters_of
+from domain.errors import GuardRefused, NotFound, NotHolding, OwnerDisabled
+from domain.export import (
+    Chunk,
+    Digests,
+    ExportJob,
+    ExportResult,
+    Failure,
+    JobId,
+    JobStatus,
+    LeaseToken,
+    Staged,
+    gzip_byte_count,
+)
+from domain.instants import Instant, later
+from domain.lifecycle import (
+    Claim,
+    Complete,
+    Expire,
+    Fail,
+    Held,
+    Release,
+    Transition,
+    advance,
+    deadline_has_passed,
+    holds,
+    require_holding,
+    used_attempts,
+)
+from domain.parameters import ExportParameters
+from domain.policies import LeasePolicy, Policies
+from domain.ports import Attempt, UnitOfWork
+from domain.use_cases.accounts import owner_is_enabled
+
+# How many jobs one claim may look at. Those that can never succeed are ended on the way, so that liveness does not
+# wait for maintenance; the bound keeps the write lock short when many of them lie in front.
+_CANDIDATES: Final = 8
+CONTENT_TYPE: Final = "text/csv; charset=utf-8; header=present"
+
+
+class Holder(Struct, frozen=True):
+    """An attempt's right to write: what it presents with every step."""
+
+    job_id: JobId
+    attempt: int
+    lease_token: LeaseToken
+
+    def __repr__(self) -> str:
+        """Return what may be logged: never the lease token."""
+        return f"Holder(job_id={self.job_id!r}, attempt={self.attempt})"
+
+
+class RenderedFile(Struct, frozen=True, kw_only=True):
+    """What an attempt knows of the whole file that it staged."""
+
+    staged: Staged
+    digests: Digests
+    formula_escaped_count: int
+    snapshot_at: Instant
+
+
+def has_work(uow: UnitOfWork, *, lease: LeasePolicy) -> bool:
+    """Tell whether a claim would find something. For a read transaction: an idle worker never takes the write lock."""
+    return uow.queue.has_candidates(longest_lease_until=later(uow.now, lease.longest_lease))
+
+
+def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, lease: LeasePolicy) -> ExportJob | None:
+    """Take the next available export under a fresh lease, ending on the way those that can never succeed.
+
+    Returns None when there is nothing to take.
+    """
+    event = Claim(
+        now=uow.now,
+        worker_id=worker_id,
+        lease_token=lease_token,
+        lease=lease.lease,
+        longest_lease=lease.longest_lease,
+    )
+    candidates = uow.queue.candidates(longest_lease_until=later(uow.now, lease.longest_lease), limit=_CANDIDATES)
+    for job in candidates:
+        if deadline_has_passed(job, event) or used_attempts(job) >= job.max_attempts:
+            uow.exports.save(advance(job, Expire(now=uow.now, longest_lease=lease.longest_lease)))
+            continue
+        step = advance(job, event)
+        uow.exports.save(step)
+        return step.after
+    return None
+
+
+def holder_of(job: ExportJob) -> Holder:
+    """Return the right to write of the attempt that a claim has just begun."""
+    if job.lease_token is None:
+        raise NotHolding(job_id=job.id, event="hold", status=job.status.value, rule="not: has a lease")
+    return Holder(job.id, job.attempt_count, job.lease_token)
+
+
+def prepare_attempt(uow: UnitOfWork, job: ExportJob) -> ExportParameters:
+    """Return what the claimed export is to contain.
+
+    Raises:
+        InvalidParameters: the stored text cannot be read any more.
+        OwnerDisabled: the owner was disabled meanwhile.
+    """
+    if not owner_is_enabled(uow, job.owner_id):
+        raise OwnerDisabled("the owner was disabled after the export was accepted")
+    return parameters_of.decode(job.parameters_json)
+
+
+def still_holds(uow: UnitOfWork, holder: Holder, *, lease: LeasePolicy) -> bool:
+    """Tell whether the attempt may still write. For a read transaction, between batches of work."""
+    job = uow.exports.get(holder.job_id)
+    return job is not None and holds(job, _held(uow, holder, lease))
+
+
+def stage_chunk(uow: UnitOfWork, holder: Holder, chunk: Chunk, *, rows_total: int, lease: LeasePolicy) -> None:
+    """Keep one chunk of the attempt's file, invisible until it completes.
+
+    Raises:
+        NotHolding: the attempt may not write any more.
+    """
+    require_holding(_held_job(uow, holder), _held(uow, holder, lease))
+    uow.result_store.stage(Attempt(holder.job_id, holder.attempt), chunk, rows_total=rows_total)
+
+
+def complete_export(uow: UnitOfWork, holder: Holder, file: RenderedFile, *, policies: Policies) -> ExportJob:
+    """Commit the attempt's file as the one result, and the success with it: both or neither.
+
+    Raises:
+        NotHolding: the attempt may not write any more.
+        GuardRefused: the store does not hold every chunk that the attempt staged.
+    """
+    job = _held_job(uow, holder)
+    event = Complete(
+        now=uow.now,
+        lease_token=holder.lease_token,
+        longest_lease=policies.lease.longest_lease,
+        expected=file.staged,
+        found=uow.result_store.staged(Attempt(holder.job_id, holder.attempt)),
+    )
+    step = advance(job, event)
+    uow.exports.save(step)
+    uow.results.publish(
+        ExportResult(
+            job_id=holder.job_id,
+            attempt=holder.attempt,
+            content_type=CONTENT_TYPE,
+            chunk_count=file.staged.chunk_count,
+            byte_count=file.staged.byte_count,
+            sha256=file.digests.sha256,
+            gzip_byte_count=gzip_byte_count(file.staged.payload_byte_count),
+            gzip_sha256=file.digests.gzip_sha256,
+            crc32=file.digests.crc32,
+            row_count=file.staged.row_count,
+            formula_escaped_count=file.formula_escaped_count,
+            snapshot_at=file.snapshot_at,
+            created_at=uow.now,
+            expires_at=policies.result.expires_at(uow.now),
+        )
+    )
+    return step.after
+
+
+def fail_export(uow: UnitOfWork, holder: Holder, failure: Failure, *, jitter: float, policies: Policies) -> ExportJob:
+    """Record that the attempt failed: the export is tried again or ends, as the protocol has it.
+
+    Raises:
+        NotHolding: the attempt may not write any more.
+    """
+    job = _held_job(uow, holder)
+    event = Fail(
+        now=uow.now,
+        lease_token=holder.lease_token,
+        longest_lease=policies.lease.longest_lease,
+        failure=failure,
+        retry_at=later(uow.now, policies.retry.delay(holder.attempt, jitter=jitter)),
+    )
+    return _saved(uow, advance(job, event))
+
+
+def release_export(uow: UnitOfWork, holder: Holder, *, lease: LeasePolicy) -> ExportJob:
+    """Give the export back unharmed, because this worker is draining.
+
+    Raises:
+        NotHolding: the attempt may not write any more.
+    """
+    event = Release(now=uow.now, lease_token=holder.lease_token, longest_lease=lease.longest_lease)
+    return _saved(uow, advance(_held_job(uow, holder), event))
+
+
+def sweep_lost_attempts(uow: UnitOfWork, *, limit: int) -> bool:
+    """Delete up to `limit` chunks that no one can need: of lost attempts and of results that are gone.
+
+    The current attempt of a running export is spared. Tells whether there may be more to delete.
+    """
+    lost = uow.result_store.lost(limit=1)
+    for attempt in lost:
+        uow.result_store.delete(attempt, limit=limit)
+    return bool(lost)
+
+
+def _held(uow: UnitOfWork, holder: Holder, lease: LeasePolicy) -> Held:
+    return Held(now=uow.now, lease_token=holder.lease_token, longest_lease=lease.longest_lease)
+
+
+def _held_job(uow: UnitOfWork, holder: Holder) -> ExportJob:
+    job = uow.exports.get(holder.job_id)
+    if job is None:
+        raise NotFound("the export was removed")
+    return job
+
+
+def _saved(uow: UnitOfWork, step: Transition) -> ExportJob:
+    uow.exports.save(step)
+    return step.after

@@ -1,0 +1,156 @@
+"""How one deployment is configured: one row a setting, each with its default, its bounds and what it means.
+
+The environment variable is the row's name in upper case behind `FENCEPOST_`. This is the only module that reads the
+environment; a variable with that prefix that names no row is refused, since a misspelt limit is no limit.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from os import environ
+from pathlib import Path
+from typing import Annotated, Final, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from domain.policies import DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+
+PREFIX: Final = "FENCEPOST_"
+
+
+class LogFormat(StrEnum):
+    """How a log line is written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+class LogLevel(StrEnum):
+    """From which severity on a line is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class SettingsError(ValueError):
+    """The configuration cannot be meant; the message names the variable and what is accepted."""
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The configuration of one process. Durations are in seconds, sizes in bytes."""
+
+    database: Annotated[str, Meta(min_length=1, description="path of the SQLite database file")] = "fencepost.db"
+    host: Annotated[str, Meta(min_length=1, description="address on which the API listens")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="port on which the API listens; 0 takes a free one")] = 8080
+    public_base_url: Annotated[
+        str, Meta(pattern="^(https?://[^/?#]+[^?#]*)?$", description="prefix of links in answers; empty makes them relative")
+    ] = ""
+    log_format: Annotated[LogFormat, Meta(description="json, or text for people")] = LogFormat.JSON
+    log_level: Annotated[LogLevel, Meta(description="debug, info, warning or error")] = LogLevel.INFO
+
+    lease_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="how long a claim holds; longer than any legitimate attempt")
+    ] = 180
+    longest_lease_seconds: Annotated[
+        float, Meta(ge=1, le=7200, description="a lease that seems to end later than this from now is dead")
+    ] = 600
+    max_attempts: Annotated[int, Meta(ge=1, le=100, description="tries that count before an export fails")] = 5
+    retry_floor_seconds: Annotated[float, Meta(gt=0, le=3600, description="delay before the second try")] = 2
+    retry_cap_seconds: Annotated[float, Meta(gt=0, le=86400, description="longest delay before a try, jitter aside")] = 120
+    deadline_seconds: Annotated[int, Meta(ge=1, description="how long an export is worth doing, if not asked for")] = 3600
+    deadline_shortest_seconds: Annotated[int, Meta(ge=1, description="shortest deadline that may be asked for")] = 10
+    deadline_longest_seconds: Annotated[int, Meta(ge=1, description="longest deadline that may be asked for")] = 86400
+    result_max_rows: Annotated[int, Meta(ge=1, description="rows of the largest result")] = 2_000_000
+    result_max_bytes: Annotated[int, Meta(ge=1024, description="bytes of the largest result, uncompressed")] = 1 << 30
+    result_retention_seconds: Annotated[int, Meta(ge=1, description="how long a result can be read")] = 604_800
+
+    write_wait_seconds: Annotated[
+        float, Meta(gt=0, le=60, description="how long a write waits for the write lock; well under the lease")
+    ] = 5
+    read_wait_seconds: Annotated[float, Meta(gt=0, le=60, description="how long a read waits for a connection")] = 2
+    read_connections: Annotated[int, Meta(ge=1, le=64, description="read connections of each bulkhead")] = 2
+
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON request body")] = 1 << 20
+    import_max_bytes: Annotated[int, Meta(ge=1024, description="largest file that can be imported")] = 256 << 20
+    receive_seconds: Annotated[float, Meta(gt=0, description="how long a JSON body may take to arrive")] = 10
+    import_receive_seconds: Annotated[float, Meta(gt=0, description="how long an imported file may take to arrive")] = 600
+
+    worker_poll_seconds: Annotated[float, Meta(gt=0, le=60, description="how often an idle worker looks for work")] = 0.2
+    holding_check_seconds: Annotated[
+        float, Meta(gt=0, le=60, description="how often a working worker checks that the job is still its own")
+    ] = 0.5
+    sweep_seconds: Annotated[float, Meta(gt=0, description="how often lost bytes are looked for")] = 30
+    drain_seconds: Annotated[float, Meta(gt=0, description="how long a stopping process may finish what it began")] = 20
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str] = environ) -> "Settings":
+        """Return the settings that the variables state, with defaults for the others.
+
+        Raises:
+            SettingsError: a variable is unknown or its value is not accepted.
+        """
+        stated = {name.removeprefix(PREFIX).lower(): text for name, text in variables.items() if name.startswith(PREFIX)}
+        # The client's own two variables share the prefix: they say where a server is, not how one behaves.
+        for name in CLIENT_VARIABLES:
+            stated.pop(name.removeprefix(PREFIX).lower(), None)
+        for name in stated.keys() - get_type_hints(cls).keys():
+            raise SettingsError(f"{PREFIX}{name.upper()} is not a setting; `fencepost settings` lists them all")
+        for name, text in stated.items():
+            try:
+                msgspec.convert(text, get_type_hints(cls, include_extras=True)[name], strict=False)
+            except msgspec.ValidationError as error:
+                raise SettingsError(f"{PREFIX}{name.upper()}={text!r}: {error}") from error
+        return msgspec.convert(stated, cls, strict=False)
+
+    def __post_init__(self) -> None:
+        """Check what no single row can say."""
+        if self.lease_seconds > self.longest_lease_seconds:
+            raise SettingsError(f"{PREFIX}LEASE_SECONDS must not exceed {PREFIX}LONGEST_LEASE_SECONDS")
+        if self.write_wait_seconds * 2 > self.lease_seconds and self.write_wait_seconds > 1:
+            raise SettingsError(f"{PREFIX}WRITE_WAIT_SECONDS must be at most half of {PREFIX}LEASE_SECONDS")
+        if not self.deadline_shortest_seconds <= self.deadline_seconds <= self.deadline_longest_seconds:
+            raise SettingsError(f"{PREFIX}DEADLINE_SECONDS must lie between its shortest and its longest")
+
+    @property
+    def database_path(self) -> Path:
+        """The database file."""
+        return Path(self.database)
+
+    @property
+    def policies(self) -> Policies:
+        """The rules of the domain, as configured."""
+        return Policies(
+            lease=LeasePolicy(timedelta(seconds=self.lease_seconds), timedelta(seconds=self.longest_lease_seconds)),
+            retry=RetryPolicy(
+                self.max_attempts,
+                timedelta(seconds=self.retry_floor_seconds),
+                timedelta(seconds=self.retry_cap_seconds),
+            ),
+            deadline=DeadlinePolicy(
+                timedelta(seconds=self.deadline_seconds),
+                timedelta(seconds=self.deadline_shortest_seconds),
+                timedelta(seconds=self.deadline_longest_seconds),
+            ),
+            result=ResultPolicy(
+                self.result_max_rows, self.result_max_bytes, timedelta(seconds=self.result_retention_seconds)
+            ),
+        )
+
+
+CLIENT_VARIABLES: Final = (PREFIX + "URL", PREFIX + "TOKEN")
+
+
+class ClientSettings(Struct, frozen=True):
+    """Where a client of the service finds it."""
+
+    url: str
+    token: str | None
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str] = environ) -> "ClientSettings":
+        """Return what `FENCEPOST_URL` and `FENCEPOST_TOKEN` state."""
+        url, token = (variables.get(name) for name in CLIENT_VARIABLES)
+        return cls(url or "http://127.0.0.1:8080", token)
