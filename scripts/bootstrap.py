@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -64,10 +65,14 @@ def read_stamp() -> dict[str, str]:
 
 
 def fingerprint(profile: str) -> str:
-    """Returns the digest of every file that decides what a complete environment holds."""
+    """Returns the digest of everything that decides what a complete environment holds."""
     digest = hashlib.sha256()
-    for name in (f"requirements/{profile}.txt", "pyproject.toml", "scripts/bootstrap.py"):
+    for name in (f"requirements/{profile}.txt", "scripts/bootstrap.py"):
         digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
+    # Of pyproject.toml only what is built and installed: a change to a linter's settings needs no new environment.
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    built = [stated["project"], stated["build-system"], stated["tool"]["uv"]]
+    digest.update(json.dumps(built, sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -111,8 +116,8 @@ def set_up(profile: str) -> None:
     if not ((uv and install_with_uv(uv, requirements)) or install_with_pip(requirements)):
         stop(
             "could not install what is needed; the lines above say why.\n"
-            "  Packages come from your package index: check the network, a proxy (HTTPS_PROXY) or pip's configuration,\n"
-            "  then start again. There is nothing to clean up."
+            "  Packages come from your package index: check the network, a proxy (HTTPS_PROXY), pip's configuration,\n"
+            "  and start again. There is nothing to clean up."
         )
 
     written = STAMP.with_suffix(".new")
@@ -162,9 +167,7 @@ def succeeds(*command: str, quiet: bool = False) -> bool:
     output = subprocess.DEVNULL if quiet else sys.stderr
     # A user-wide `user = true` would make pip refuse to install into a virtual environment.
     environment = {**inside(), "PIP_USER": "0"}
-    done = subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-    )
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
     return done.returncode == 0
 
 
@@ -179,7 +182,7 @@ def become(command: list[str]) -> NoReturn:
     program = VENV / "bin" / command[0]
     if not program.exists():
         stop(f"{command[0]} is not a command of this environment; see {program.parent}.", status=2)
-    os.execve(program, [str(program), *command[1:]], inside())
+    os.execve(program, [str(program), *command[1:]], inside())  # noqa: S606 - a shell would only stand between
 
 
 def say(message: str) -> None:
