@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final, NewType
+from typing import Any, ClassVar, Final, NewType
 
 from msgspec import Struct
 
@@ -12,6 +12,21 @@ from domain.instants import Instant
 
 JobId = NewType("JobId", str)
 LeaseToken = NewType("LeaseToken", str)
+
+
+class Discreet(Struct, frozen=True):
+    """A fact that may hold a secret or task text: however it is printed, only the members named in `shown` are seen.
+
+    Pretty printers pass `__repr__` by, and a traceback with local variables is one of them.
+    """
+
+    shown: ClassVar[tuple[str, ...]]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in self.shown]
 
 
 class JobStatus(StrEnum):
@@ -62,7 +77,7 @@ class Failure(Struct, frozen=True):
     detail: str
 
 
-class ExportJob(Struct, frozen=True, kw_only=True):
+class ExportJob(Discreet, frozen=True, kw_only=True):
     """One durable request for one file of an owner's tasks.
 
     `attempt_count` is the fencing number: a claim raises it by one and nothing lowers it. `version` grows with every
@@ -70,6 +85,7 @@ class ExportJob(Struct, frozen=True, kw_only=True):
     text that was accepted, so that a job whose text can no longer be read still loads, and can fail.
     """
 
+    shown: ClassVar[tuple[str, ...]] = ("id", "status", "version", "attempt_count")
     id: JobId
     owner_id: OwnerId
     request_key: str
@@ -92,10 +108,6 @@ class ExportJob(Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     traceparent: str | None = None
 
-    def __repr__(self) -> str:
-        """Return what may be logged: never the lease token."""
-        return f"ExportJob(id={self.id!r}, status={self.status.value!r}, version={self.version}, attempt={self.attempt_count})"
-
 
 class HistoryEntry(Struct, frozen=True, kw_only=True):
     """One saved change of a job: a row of `export_events`, the only history there is."""
@@ -113,7 +125,7 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Chunk(Struct, frozen=True, kw_only=True):
+class Chunk(Discreet, frozen=True, kw_only=True):
     """A piece of a result: `byte_count` bytes of plain text from `byte_offset`, holding `row_count` rows.
 
     `payload` is one raw-deflate segment (RFC 1951) ended by a full flush, so that it inflates on its own and all
@@ -121,16 +133,13 @@ class Chunk(Struct, frozen=True, kw_only=True):
     checked, whichever coding is then sent.
     """
 
+    shown: ClassVar[tuple[str, ...]] = ("seq", "byte_offset", "byte_count")
     seq: int
     byte_offset: int
     byte_count: int
     row_count: int
     sha256: str
     payload: bytes
-
-    def __repr__(self) -> str:
-        """Return the shape only: the payload is task text."""
-        return f"Chunk(seq={self.seq}, byte_offset={self.byte_offset}, byte_count={self.byte_count})"
 
     def verify(self) -> None:
         """Raise `ChunkDamaged` when the payload is not what was stored."""

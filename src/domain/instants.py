@@ -19,9 +19,11 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 EARLIEST: Final = Instant((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _MILLISECOND)
 LATEST: Final = Instant((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MILLISECOND - 1)
 
-# RFC 3339, section 5.6. Seconds of 60 are refused with every other second that `datetime` cannot hold.
+# RFC 3339, section 5.6. Seconds of 60 are refused with every other second that `datetime` cannot hold. Hours, and the
+# minutes of an offset, are bounded here: `fromisoformat` takes 99 minutes of offset, and from Python 3.14 on hour 24.
 RFC3339_PATTERN: Final = (
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt](?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"([Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 )
 _RFC3339: Final = pattern(RFC3339_PATTERN, ASCII)
 

@@ -30,6 +30,7 @@ from transitions import Machine, MachineError
 from domain.account import OwnerId
 from domain.errors import GuardRefused, NoSuchTransition, NotHolding
 from domain.export import (
+    Discreet,
     ErrorCode,
     ExportJob,
     Failure,
@@ -46,9 +47,10 @@ from domain.instants import Instant, later
 # ── Events: what can happen to a job ──────────────────────────────────────────────────────────────────────────────────
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Discreet, frozen=True, kw_only=True):
     """Something that happens to a job at an instant of database time."""
 
+    shown: ClassVar[tuple[str, ...]] = ("now",)
     name: ClassVar[str]
     now: Instant
 
@@ -194,7 +196,7 @@ def retry_fits(job: ExportJob, event: Fail) -> bool:
     return event.retry_at < job.deadline_at
 
 
-def is_transient(job: ExportJob, event: Fail) -> bool:  # noqa: ARG001
+def is_transient(job: ExportJob, event: Fail) -> bool:  # noqa: ARG001 - guards and effects share one signature
     """The failure may pass and uses the budget."""
     return event.failure.kind is FailureKind.TRANSIENT
 
@@ -395,12 +397,14 @@ def advance(job: ExportJob, event: Event) -> Transition:
         GuardRefused: a row exists, and the condition that is named does not hold.
     """
     step = _Step(job, event)
+    no_row = NoSuchTransition(job_id=job.id, event=event.name, status=job.status.value, rule="no rule leads there")
+    moves = _MACHINE.events.get(event.name)
+    if moves is None:
+        raise no_row
     try:
-        taken = _MACHINE.events[event.name].trigger(step, step)
+        taken = moves.trigger(step, step)
     except MachineError as error:
-        raise NoSuchTransition(
-            job_id=job.id, event=event.name, status=job.status.value, rule="no rule leads there"
-        ) from error
+        raise no_row from error
     if not taken or step.after is None:
         condition = step.refusing_condition()
         refusal = NotHolding if condition is holds else GuardRefused

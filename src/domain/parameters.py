@@ -156,8 +156,15 @@ def decode(text: str) -> ExportParameters:
 
 
 def differing_members(stored: str, sent: str) -> tuple[str, ...]:
-    """Return the members, as JSON Pointers in order, in which two canonical texts differ."""
-    return tuple(sorted(_differences("", msgspec.json.decode(stored), msgspec.json.decode(sent))))
+    """Return the members, as JSON Pointers in order, in which two canonical texts differ.
+
+    A stored text that is not JSON differs as a whole: "/".
+    """
+    try:
+        known = msgspec.json.decode(stored)
+    except msgspec.DecodeError:
+        known = None
+    return tuple(sorted(_differences("", known, msgspec.json.decode(sent))))
 
 
 def _differences(where: str, stored: object, sent: object) -> list[str]:

@@ -98,11 +98,11 @@ def _time_to_deadline(parameters: ExportParameters, policies: Policies) -> timed
     policy = policies.deadline
     if parameters.deadline_seconds is None:
         return policy.default
-    asked = timedelta(seconds=parameters.deadline_seconds)
-    if not policy.shortest <= asked <= policy.longest:
-        bounds = f"{policy.shortest.total_seconds():.0f} to {policy.longest.total_seconds():.0f}"
-        raise InvalidInput(InputError("/deadline_seconds", f"must be {bounds}"))
-    return asked
+    shortest, longest = policy.shortest.total_seconds(), policy.longest.total_seconds()
+    # Compared as numbers: `timedelta` cannot hold every integer that a request can state.
+    if not shortest <= parameters.deadline_seconds <= longest:
+        raise InvalidInput(InputError("/deadline_seconds", f"must be {shortest:.0f} to {longest:.0f}"))
+    return timedelta(seconds=parameters.deadline_seconds)
 
 
 def get_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:

@@ -1,6 +1,6 @@
 """What a worker does to exports: each step one short transaction, fenced by the lease that the claim granted."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from domain.errors import GuardRefused, NotFound, NotHolding, OwnerDisabled
 from domain.export import (
     Chunk,
     Digests,
+    Discreet,
     ExportJob,
     ExportResult,
     Failure,
@@ -44,16 +45,13 @@ _CANDIDATES: Final = 8
 CONTENT_TYPE: Final = "text/csv; charset=utf-8; header=present"
 
 
-class Holder(Struct, frozen=True):
+class Holder(Discreet, frozen=True):
     """An attempt's right to write: what it presents with every step."""
 
+    shown: ClassVar[tuple[str, ...]] = ("job_id", "attempt")
     job_id: JobId
     attempt: int
     lease_token: LeaseToken
-
-    def __repr__(self) -> str:
-        """Return what may be logged: never the lease token."""
-        return f"Holder(job_id={self.job_id!r}, attempt={self.attempt})"
 
 
 class RenderedFile(Struct, frozen=True, kw_only=True):
