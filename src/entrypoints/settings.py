@@ -46,7 +46,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host: Annotated[str, Meta(min_length=1, description="address on which the API listens")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="port on which the API listens; 0 takes a free one")] = 8080
     public_base_url: Annotated[
-        str, Meta(pattern="^(https?://[^/?#]+[^?#]*)?$", description="prefix of links in answers; empty makes them relative")
+        str,
+        Meta(
+            pattern="^(https?://[^/?#]+[^?#]*)?$", description="prefix of links in answers; empty makes them relative"
+        ),
     ] = ""
     log_format: Annotated[LogFormat, Meta(description="json, or text for people")] = LogFormat.JSON
     log_level: Annotated[LogLevel, Meta(description="debug, info, warning or error")] = LogLevel.INFO
@@ -59,8 +62,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 600
     max_attempts: Annotated[int, Meta(ge=1, le=100, description="tries that count before an export fails")] = 5
     retry_floor_seconds: Annotated[float, Meta(gt=0, le=3600, description="delay before the second try")] = 2
-    retry_cap_seconds: Annotated[float, Meta(gt=0, le=86400, description="longest delay before a try, jitter aside")] = 120
-    deadline_seconds: Annotated[int, Meta(ge=1, description="how long an export is worth doing, if not asked for")] = 3600
+    retry_cap_seconds: Annotated[
+        float, Meta(gt=0, le=86400, description="longest delay before a try, jitter aside")
+    ] = 120
+    deadline_seconds: Annotated[int, Meta(ge=1, description="how long an export is worth doing, if not asked for")] = (
+        3600
+    )
     deadline_shortest_seconds: Annotated[int, Meta(ge=1, description="shortest deadline that may be asked for")] = 10
     deadline_longest_seconds: Annotated[int, Meta(ge=1, description="longest deadline that may be asked for")] = 86400
     result_max_rows: Annotated[int, Meta(ge=1, description="rows of the largest result")] = 2_000_000
@@ -76,9 +83,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON request body")] = 1 << 20
     import_max_bytes: Annotated[int, Meta(ge=1024, description="largest file that can be imported")] = 256 << 20
     receive_seconds: Annotated[float, Meta(gt=0, description="how long a JSON body may take to arrive")] = 10
-    import_receive_seconds: Annotated[float, Meta(gt=0, description="how long an imported file may take to arrive")] = 600
+    import_receive_seconds: Annotated[float, Meta(gt=0, description="how long an imported file may take to arrive")] = (
+        600
+    )
 
-    worker_poll_seconds: Annotated[float, Meta(gt=0, le=60, description="how often an idle worker looks for work")] = 0.2
+    worker_poll_seconds: Annotated[float, Meta(gt=0, le=60, description="how often an idle worker looks for work")] = (
+        0.2
+    )
     holding_check_seconds: Annotated[
         float, Meta(gt=0, le=60, description="how often a working worker checks that the job is still its own")
     ] = 0.5
@@ -92,7 +103,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Raises:
             SettingsError: a variable is unknown or its value is not accepted.
         """
-        stated = {name.removeprefix(PREFIX).lower(): text for name, text in variables.items() if name.startswith(PREFIX)}
+        stated = {
+            name.removeprefix(PREFIX).lower(): text for name, text in variables.items() if name.startswith(PREFIX)
+        }
         # The client's own two variables share the prefix: they say where a server is, not how one behaves.
         for name in CLIENT_VARIABLES:
             stated.pop(name.removeprefix(PREFIX).lower(), None)
@@ -104,6 +117,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             except msgspec.ValidationError as error:
                 raise SettingsError(f"{PREFIX}{name.upper()}={text!r}: {error}") from error
         return msgspec.convert(stated, cls, strict=False)
+
+    def to_environment(self, variables: Mapping[str, str] = environ) -> dict[str, str]:
+        """Return the environment of a process that is to have these settings: `variables`, and each setting stated."""
+        stated = msgspec.to_builtins(self)
+        return {**variables, **{PREFIX + name.upper(): str(value) for name, value in stated.items()}}
 
     def __post_init__(self) -> None:
         """Check what no single row can say."""
