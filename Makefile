@@ -36,7 +36,7 @@ check: ## Check format, lint, types, import contracts, dependencies and generate
 	@$(GATE) ruff format --check
 	@$(GATE) ruff check
 	@$(GATE) mypy
-	@$(GATE) lint-imports
+	@$(GATE) lint-imports --no-logo
 	@$(GATE) deptry src
 	@$(GATE) fencepost openapi --check
 	@$(GATE) fencepost lifecycle --check
