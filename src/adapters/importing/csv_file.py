@@ -10,7 +10,7 @@ from adapters.importing.records import Record, refused, shown
 from domain.errors import InputError, InvalidInput
 from domain.parameters import Column, Delimiter
 from domain.ports import ImportRow, RefusedRow
-from domain.task import DEFAULT_PRIORITY, PRIORITIES, TaskStatus
+from domain.task import DEFAULT_PRIORITY, PRIORITIES, NewTask, TaskStatus
 
 # Forty times the longest description: whatever is longer is no task but a quote that nobody closed. It bounds memory.
 _LONGEST_RECORD: Final = 4 << 20
@@ -124,7 +124,7 @@ def _row(line: int, cells: dict[Column, str], *, is_protected: bool) -> ImportRo
     if priority is None:
         choice = _choice([str(priority) for priority in PRIORITIES])
         record.fault(Column.PRIORITY, f"must be {choice}, not {shown(cells[Column.PRIORITY])}")
-    return record.row(
+    task = NewTask(
         title=cells[Column.TITLE],
         description=cells.get(Column.DESCRIPTION, ""),
         status=status or TaskStatus.OPEN,
@@ -132,8 +132,8 @@ def _row(line: int, cells: dict[Column, str], *, is_protected: bool) -> ImportRo
         due_at=record.instant(Column.DUE_AT, cells.get(Column.DUE_AT) or None),
         created_at=record.instant(Column.CREATED_AT, cells.get(Column.CREATED_AT) or None),
         updated_at=record.instant(Column.UPDATED_AT, cells.get(Column.UPDATED_AT) or None),
-        is_protected=is_protected,
     )
+    return record.row(task, is_protected=is_protected)
 
 
 def _choice(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from adapters.importing.records import Record, refused
 from domain.errors import InputError, InvalidInput
 from domain.ports import ImportRow, RefusedRow
-from domain.task import DEFAULT_PRIORITY, TaskStatus
+from domain.task import DEFAULT_PRIORITY, NewTask, TaskStatus
 
 # The longest description, every character spelt as an escaped surrogate pair, is 1.2 MB. It bounds memory.
 _LONGEST_LINE: Final = 4 << 20
@@ -73,7 +73,7 @@ def _row(number: int, line: bytes, *, is_protected: bool) -> ImportRow | Refused
     except msgspec.MsgspecError as error:
         return refused(number, [_fault(error)])
     record = Record(number)
-    return record.row(
+    task = NewTask(
         title=stated.title,
         description=stated.description,
         status=stated.status,
@@ -81,8 +81,8 @@ def _row(number: int, line: bytes, *, is_protected: bool) -> ImportRow | Refused
         due_at=record.instant("due_at", stated.due_at),
         created_at=record.instant("created_at", stated.created_at),
         updated_at=record.instant("updated_at", stated.updated_at),
-        is_protected=is_protected,
     )
+    return record.row(task, is_protected=is_protected)
 
 
 def _fault(error: msgspec.MsgspecError) -> InputError:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from domain.csv_dialect import unprotect
 from domain.errors import InputError
 from domain.instants import Instant, InstantError, parse_instant
 from domain.ports import ImportRow, RefusedRow
-from domain.task import NewTask, TaskStatus, faults_of
+from domain.task import NewTask, faults_of
 
 # Long enough to recognise a value in an editor, short enough for a line of an error message.
 _SHOWN_LENGTH: Final = 40
@@ -34,28 +36,10 @@ class Record:
         """Note what is wrong with a cell."""
         self._faults.append(InputError(column, reason))
 
-    def row(  # noqa: PLR0913 - the members of a task
-        self,
-        *,
-        title: str,
-        description: str,
-        status: TaskStatus,
-        priority: int,
-        due_at: Instant | None,
-        created_at: Instant | None,
-        updated_at: Instant | None,
-        is_protected: bool,
-    ) -> ImportRow | RefusedRow:
-        """Return the row that these values make, refused when a cell or a value is at fault."""
-        task = NewTask(
-            title=unprotect(title) if is_protected else title,
-            description=unprotect(description) if is_protected else description,
-            status=status,
-            priority=priority,
-            due_at=due_at,
-            created_at=created_at,
-            updated_at=updated_at,
-        )
+    def row(self, task: NewTask, *, is_protected: bool) -> ImportRow | RefusedRow:
+        """Return the row that states this task, refused when a cell or a value is at fault."""
+        if is_protected:
+            task = replace(task, title=unprotect(task.title), description=unprotect(task.description))
         faults = [*self._faults, *faults_of(task)]
         return refused(self._line, faults) if faults else ImportRow(self._line, task)
 
