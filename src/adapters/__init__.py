@@ -1,1 +1,1 @@
-"""How tasks and exports are stored and reached: each adapter keeps the laws of a port of the domain."""
+"""How what is true is stored and reached: one folder a technology, behind the domain's ports."""

@@ -164,6 +164,15 @@ class Digests(Struct, frozen=True, kw_only=True):
     crc32: int
 
 
+class RenderedFile(Struct, frozen=True, kw_only=True):
+    """What is known of a whole file once its last chunk was made: what a completing attempt has to have staged."""
+
+    staged: Staged
+    digests: Digests
+    formula_escaped_count: int
+    snapshot_at: Instant
+
+
 class GoneReason(StrEnum):
     """Why a result can no longer be read."""
 

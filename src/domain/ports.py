@@ -21,12 +21,13 @@ from domain.export import (
     JobId,
     JobStatus,
     Progress,
+    RenderedFile,
     Staged,
 )
 from domain.instants import Instant
 from domain.lifecycle import Transition
 from domain.parameters import ExportParameters, FormulaProtection
-from domain.task import NewTask, Task, TaskFilter, TaskId, TaskPosition
+from domain.task import NewTask, Task, TaskFilter, TaskPosition
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -381,25 +382,24 @@ class TaskSnapshots(Protocol):
         ...
 
 
-class RenderedChunk(Struct, frozen=True):
-    """A chunk to be staged, with what of it counts towards the whole result."""
-
-    chunk: Chunk
-    formula_escaped_count: int
-
-
 class Rendering(Protocol):
     """A file being made."""
 
     @property
-    def snapshot_at(self) -> Instant: ...  # noqa: D102 - that of `TaskSnapshot`
-    @property
-    def rows_total(self) -> int: ...  # noqa: D102
-    def chunks(self) -> AsyncIterator[RenderedChunk]:
-        """Yield the file in order. The same snapshot and parameters give the same bytes.
+    def rows_total(self) -> int:
+        """How many rows it will have."""
+        ...
+
+    def chunks(self) -> AsyncIterator[Chunk]:
+        """Yield the file in order, to be iterated once. The same snapshot and parameters give the same bytes.
 
         Raises `ResultTooLarge` before the first chunk that would pass a limit.
         """
+        ...
+
+    @property
+    def file(self) -> RenderedFile:
+        """What the whole is. Only after the last chunk."""
         ...
 
 

@@ -2,24 +2,20 @@
 
 from typing import ClassVar, Final
 
-from msgspec import Struct
-
 from domain import parameters as parameters_of
-from domain.errors import GuardRefused, NotFound, NotHolding, OwnerDisabled
+from domain.errors import NotFound, NotHolding, OwnerDisabled
 from domain.export import (
     Chunk,
-    Digests,
     Discreet,
     ExportJob,
     ExportResult,
     Failure,
     JobId,
-    JobStatus,
     LeaseToken,
-    Staged,
+    RenderedFile,
     gzip_byte_count,
 )
-from domain.instants import Instant, later
+from domain.instants import later
 from domain.lifecycle import (
     Claim,
     Complete,
@@ -52,15 +48,6 @@ class Holder(Discreet, frozen=True):
     job_id: JobId
     attempt: int
     lease_token: LeaseToken
-
-
-class RenderedFile(Struct, frozen=True, kw_only=True):
-    """What an attempt knows of the whole file that it staged."""
-
-    staged: Staged
-    digests: Digests
-    formula_escaped_count: int
-    snapshot_at: Instant
 
 
 def has_work(uow: UnitOfWork, *, lease: LeasePolicy) -> bool:
@@ -162,6 +149,12 @@ def complete_export(uow: UnitOfWork, holder: Holder, file: RenderedFile, *, poli
         )
     )
     return step.after
+
+
+def was_committed(uow: UnitOfWork, holder: Holder) -> bool:
+    """Tell whether the attempt's completion happened. For a read transaction, after a commit that reported an error."""
+    result = uow.results.find(holder.job_id)
+    return result is not None and result.attempt == holder.attempt
 
 
 def fail_export(uow: UnitOfWork, holder: Holder, failure: Failure, *, jitter: float, policies: Policies) -> ExportJob:
