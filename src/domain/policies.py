@@ -17,8 +17,10 @@ from domain.instants import Instant, later
 
 
 class LeasePolicy(Struct, frozen=True):
-    """How long a claim holds. `longest_lease` bounds what any process may grant, so that a clock which jumped back
-    cannot freeze a job: a lease that seems to run longer than that is dead.
+    """How long a claim holds.
+
+    `longest_lease` bounds what any process may grant, so that a clock which jumped back cannot freeze a job: a lease
+    that seems to run longer than that is dead.
     """
 
     lease: timedelta

@@ -227,8 +227,10 @@ class ExportQueue(Protocol):
         ...
 
     def candidates(self, *, longest_lease_until: Instant, limit: int) -> list[ExportJob]:
-        """Return jobs that a claim may take, best first: running ones with a dead lease (over, or running past
-        `longest_lease_until`), then queued ones that are available, by turn.
+        """Return jobs that a claim may take, best first, after putting in line those whose backoff is over.
+
+        First running ones with a dead lease (over, or running past `longest_lease_until`), then queued ones that are
+        available: one of each owner that waits, by the owners' turns.
         """
         ...
 
@@ -257,8 +259,9 @@ class Attempt(Struct, frozen=True):
 
 
 class ResultStore(Protocol):
-    """Where an attempt's bytes lie. They are invisible until the attempt's result is published, so a store that
-    cannot fence is safe behind this port.
+    """Where an attempt's bytes lie.
+
+    They are invisible until the attempt's result is published, so a store that cannot fence is safe behind this port.
     """
 
     def stage(self, attempt: Attempt, chunk: Chunk, *, rows_total: int) -> None:
@@ -266,7 +269,7 @@ class ResultStore(Protocol):
         ...
 
     def staged(self, attempt: Attempt) -> Staged | None:
-        """Return what is staged, counted anew; None when chunk numbers or byte offsets leave a gap, or none is there."""
+        """Return what is staged, counted anew; None when nothing is, or numbers or offsets leave a gap."""
         ...
 
     def progress(self, attempt: Attempt) -> Progress | None:
@@ -366,8 +369,10 @@ class TaskSnapshot(Protocol):
         ...
 
     def batches(self) -> Iterator[Sequence[TaskRow]]:
-        """Yield the rows in bounded batches, in the order of `TaskPosition`: a tuple of all columns, in the order of
-        `Column`, statuses as text and instants as integers.
+        """Yield the rows in bounded batches, in the order of `TaskPosition`.
+
+        A row is a tuple of all columns in the order of `Column`, statuses as text and instants as integers; what
+        stands behind them is not for the file.
 
         Raises `OwnershipViolation` when a row of another owner turns up.
         """

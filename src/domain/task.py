@@ -65,7 +65,7 @@ class TaskChange(Struct, frozen=True, forbid_unknown_fields=True):
     description: str | UnsetType = UNSET
     status: TaskStatus | UnsetType = UNSET
     priority: int | UnsetType = UNSET
-    due_at: Instant | None | UnsetType = UNSET
+    due_at: Instant | UnsetType | None = UNSET
 
 
 class TaskFilter(Struct, frozen=True, forbid_unknown_fields=True):

@@ -31,7 +31,8 @@ class CsvRows:
     def header(self) -> str:
         """Return the header line, behind a byte-order mark when one was asked for."""
         mark = BOM if self._parameters.csv.bom else ""
-        return mark + self._delimiter.join(self._quote(column.value) for column in self._parameters.columns) + self._ending
+        names = (self._quote(column.value) for column in self._parameters.columns)
+        return mark + self._delimiter.join(names) + self._ending
 
     def line(self, row: TaskRow) -> str:
         """Return one record, line ending included."""

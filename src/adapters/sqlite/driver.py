@@ -1,5 +1,6 @@
-"""The one module that chooses and opens SQLite. One process uses one SQLite library: two of them on one file drop each
-other's locks.
+"""The one module that chooses and opens SQLite.
+
+One process uses one SQLite library: two of them on one file drop each other's locks.
 
 Versions 3.7.0 to 3.51.2 can corrupt a database that several connections write and checkpoint in WAL mode, which is what
 an API and its workers do (the WAL-reset bug; fixed in 3.51.3, and in 3.50.7 and 3.44.6 on their branches; 3.52.0 was
@@ -7,6 +8,7 @@ withdrawn). So the standard library's SQLite is used where it is sound, else the
 otherwise the program refuses to start.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import sqlite_version_info as standard_version
 from typing import TYPE_CHECKING, Final
@@ -24,13 +26,12 @@ def is_sound(version: tuple[int, int, int]) -> bool:
 
 if TYPE_CHECKING:
     import sqlite3 as dbapi
-elif is_sound(standard_version):
-    import sqlite3 as dbapi
 else:
-    try:
-        import pysqlite3 as dbapi
-    except ImportError:
-        import sqlite3 as dbapi
+    import sqlite3 as dbapi
+
+    if not is_sound(standard_version):
+        with suppress(ImportError):
+            import pysqlite3 as dbapi
 
 Connection = dbapi.Connection
 Error = dbapi.Error
@@ -43,7 +44,7 @@ PRAGMAS: Final = (
     "PRAGMA synchronous = FULL",  # a 202 survives a power cut; NORMAL would lose the last commits
     "PRAGMA foreign_keys = ON",  # off by default, for compatibility with 2009
     "PRAGMA trusted_schema = OFF",  # a schema that was tampered with runs no function of ours
-    "PRAGMA journal_size_limit = 67108864",  # after a long reader the WAL is cut back to 64 MiB instead of staying large
+    "PRAGMA journal_size_limit = 67108864",  # after a long reader the WAL is cut back to 64 MiB, and not kept large
 )
 _READ_ONLY: Final = "PRAGMA query_only = ON"  # a reader that wrote would bypass the one writer
 # Reads meet a lock only while another process recovers or closes the WAL: milliseconds, so waiting is right.
@@ -117,4 +118,5 @@ def translated(error: Error, path: Path | None = None) -> EnvironmentFailure:
 
 def commit_failed(error: Error) -> EnvironmentFailure:
     """Return what a COMMIT that reported an error means: a full disk has rolled back, anything else is unknown."""
-    return translated(error) if "full" in str(error) or is_busy(error) else OutcomeUnknown("the commit reported an error")
+    is_known = "full" in str(error) or is_busy(error)
+    return translated(error) if is_known else OutcomeUnknown("the commit reported an error")

@@ -1,4 +1,4 @@
-"""SQL lives in `.sql` files, one an aggregate, as named blocks:
+"""SQL lives in `.sql` files, one an aggregate, as named blocks.
 
     -- name: find_task
     -- Why it is safe: the index it uses, the lock it takes.

@@ -132,7 +132,7 @@ class SqliteStore:
 
     @classmethod
     @asynccontextmanager
-    async def open(
+    async def open(  # noqa: PLR0913 - one parameter a thing that the composition root decides
         cls,
         path: Path,
         *,
@@ -152,7 +152,8 @@ class SqliteStore:
             stack.push_async_callback(writer.close)
             await writer.run(partial(migrate.require_current, path=path))
             pools = {
-                bulkhead: _ReadPool(path, size=read_connections, wait_seconds=read_wait_seconds) for bulkhead in Bulkhead
+                bulkhead: _ReadPool(path, size=read_connections, wait_seconds=read_wait_seconds)
+                for bulkhead in Bulkhead
             }
             for pool in pools.values():
                 stack.push_async_callback(pool.close)

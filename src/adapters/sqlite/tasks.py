@@ -31,7 +31,8 @@ class SqliteTasks:
         """Keep tasks that stay invisible until their import is published."""
         if self._connection.execute(SQL["import_is_open"], {"import_id": import_id}).fetchone() is None:
             raise NotFound("the import is not open any more")
-        self._connection.executemany(SQL["add_task"], [structs.asdict(task) | {"import_id": import_id} for task in tasks])
+        rows = (structs.asdict(task) | {"import_id": import_id} for task in tasks)
+        self._connection.executemany(SQL["add_task"], rows)
 
     def find(self, owner_id: OwnerId, task_id: str) -> Task | None:
         """Return the owner's task."""
