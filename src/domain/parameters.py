@@ -155,6 +155,17 @@ def decode(text: str) -> ExportParameters:
         raise InvalidParameters(f"the stored parameters cannot be read: {error}") from error
 
 
+def renewed(text: str) -> str:
+    """Return what this version of the program writes for stored parameters; an unreadable text as it is.
+
+    A member that was added since then counts as its default, so that an upgrade makes no conflict of a replay.
+    """
+    try:
+        return encode(decode(text))
+    except InvalidParameters:
+        return text
+
+
 def differing_members(stored: str, sent: str) -> tuple[str, ...]:
     """Return the members, as JSON Pointers in order, in which two canonical texts differ.
 

@@ -73,8 +73,9 @@ def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policie
     text = parameters_of.encode(request.parameters)
     earlier = uow.exports.find_by_key(request.owner_id, request.request_key)
     if earlier is not None:
-        if earlier.parameters_json != text:
-            raise IdempotencyConflict(members=parameters_of.differing_members(earlier.parameters_json, text))
+        stored = parameters_of.renewed(earlier.parameters_json)
+        if stored != text:
+            raise IdempotencyConflict(members=parameters_of.differing_members(stored, text))
         return Enqueued(_view(uow, earlier), is_replay=True)
     made = enqueue(
         Enqueue(
