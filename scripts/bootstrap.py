@@ -97,14 +97,16 @@ def set_up(profile: str) -> None:
 
     began = time.monotonic()
     stamped = read_stamp()
-    version = ".".join(map(str, sys.version_info[:3]))
+    uv = shutil.which("uv")
     if stamped.get("place") == place():
         made_for = stamped.get("profile", profile)
         profile = max(profile, made_for if made_for in PROFILES else profile, key=PROFILES.index)
         say(f"bringing .venv up to date ({profile}).")
         STAMP.unlink()
     else:
-        say(f"setting up .venv with Python {version} ({profile}); once, about half a minute without uv.")
+        version = ".".join(map(str, sys.version_info[:3]))
+        duration = "a few seconds" if uv else "about half a minute"
+        say(f"setting up .venv with Python {version} ({profile}); once, {duration}.")
         shutil.rmtree(VENV, ignore_errors=True)
         # `sys._base_executable`, since this may run on the interpreter of the very environment that was just removed.
         base = getattr(sys, "_base_executable", None) or sys.executable
@@ -112,7 +114,6 @@ def set_up(profile: str) -> None:
             stop(f"could not make a virtual environment with {base}.\n{how_to_get_venv()}")
 
     requirements = str(ROOT / "requirements" / f"{profile}.txt")
-    uv = shutil.which("uv")
     if not ((uv and install_with_uv(uv, requirements)) or install_with_pip(requirements)):
         stop(
             "could not install what is needed; the lines above say why.\n"
