@@ -1,7 +1,18 @@
-"""What every test shares: the event loop that the product uses, and how Hypothesis searches."""
+"""What every test shares: the event loop that the product uses, how Hypothesis searches, and a database of its own."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from adapters.sqlite import migrate
+from adapters.sqlite.store import SqliteStore
+from domain.account import User
+from domain.policies import DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.use_cases.accounts import add_user
+from tests.fakes import ManualClock, SequentialRandomness
 
 # The quick suite is the same for everyone, every time; the long searches have a seed. How long an example takes is not
 # a property: two cores with other work on them would refute it.
@@ -13,3 +24,51 @@ settings.load_profile("house")
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """Runs asynchronous tests on asyncio with uvloop, as the API and the worker run."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The only clock of the test."""
+    return ManualClock()
+
+
+@pytest.fixture
+def randomness() -> SequentialRandomness:
+    """The only source of ids, secrets and chance of the test."""
+    return SequentialRandomness()
+
+
+@pytest.fixture
+def policies() -> Policies:
+    """Rules in round figures: a lease of a minute, three attempts, two seconds of backoff, an hour to the deadline."""
+    return Policies(
+        lease=LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2)),
+        retry=RetryPolicy(max_attempts=3, floor=timedelta(seconds=2), cap=timedelta(minutes=1)),
+        deadline=DeadlinePolicy(
+            default=timedelta(hours=1), shortest=timedelta(seconds=10), longest=timedelta(hours=24)
+        ),
+        result=ResultPolicy(max_rows=100_000, max_bytes=64 << 20, retention=timedelta(days=7)),
+    )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """The path of a database with this program's schema and nothing in it."""
+    path = tmp_path / "fencepost.db"
+    migrate.migrate(path)
+    return path
+
+
+@pytest.fixture
+async def store(database: Path, clock: ManualClock, randomness: SequentialRandomness) -> AsyncIterator[SqliteStore]:
+    """The store that the product runs on, opened on a database of its own."""
+    async with SqliteStore.open(
+        database, clock=clock, randomness=randomness, read_connections=2, write_wait_seconds=5, read_wait_seconds=5
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def owner(store: SqliteStore) -> User:
+    """Somebody with an account."""
+    return await store.write(add_user, "Ann")
