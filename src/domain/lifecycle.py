@@ -181,7 +181,7 @@ def deadline_has_passed(job: ExportJob, event: Event) -> bool:
     return not before_deadline(job, event)
 
 
-def has_budget(job: ExportJob, event: Event) -> bool:  # noqa: ARG001 - every condition takes both
+def has_budget(job: ExportJob, event: Event) -> bool:
     """Attempts are left."""
     return used_attempts(job) < job.max_attempts
 
@@ -196,32 +196,32 @@ def retry_fits(job: ExportJob, event: Fail) -> bool:
     return event.retry_at < job.deadline_at
 
 
-def is_transient(job: ExportJob, event: Fail) -> bool:  # noqa: ARG001 - guards and effects share one signature
+def is_transient(job: ExportJob, event: Fail) -> bool:
     """The failure may pass and uses the budget."""
     return event.failure.kind is FailureKind.TRANSIENT
 
 
-def is_environment(job: ExportJob, event: Fail) -> bool:  # noqa: ARG001
+def is_environment(job: ExportJob, event: Fail) -> bool:
     """The failure lies outside the job."""
     return event.failure.kind is FailureKind.ENVIRONMENT
 
 
-def is_permanent(job: ExportJob, event: Fail) -> bool:  # noqa: ARG001
+def is_permanent(job: ExportJob, event: Fail) -> bool:
     """No retry mends the failure."""
     return event.failure.kind is FailureKind.PERMANENT
 
 
-def staged_is_complete(job: ExportJob, event: Complete) -> bool:  # noqa: ARG001
+def staged_is_complete(job: ExportJob, event: Complete) -> bool:
     """The store holds every chunk that the worker staged, without a gap."""
     return event.found == event.expected
 
 
-def new_deadline_is_ahead(job: ExportJob, event: Requeue) -> bool:  # noqa: ARG001
+def new_deadline_is_ahead(job: ExportJob, event: Requeue) -> bool:
     """The new deadline has not passed."""
     return event.now < event.deadline_at
 
 
-def grants_attempts(job: ExportJob, event: Requeue) -> bool:  # noqa: ARG001
+def grants_attempts(job: ExportJob, event: Requeue) -> bool:
     """The new attempt policy grants at least one attempt."""
     return event.attempts >= 1
 
@@ -300,7 +300,7 @@ def revoke(job: ExportJob, event: Cancel) -> ExportJob:
     return _ended(job, event, ErrorCode.CANCELLED)
 
 
-def keep(job: ExportJob, event: RemoveResult) -> ExportJob:  # noqa: ARG001
+def keep(job: ExportJob, event: RemoveResult) -> ExportJob:
     """Stay as it is: only the version goes up, since what its owner sees of it changes."""
     return job
 

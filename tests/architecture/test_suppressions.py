@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.tree import files_under, named
 
 # What there was when the limit was last set, and a little air. Raise it only with the reason in the commit message.
-MOST_SUPPRESSIONS = 40
+MOST_SUPPRESSIONS = 60
 
 SUPPRESSION = re.compile(r"#\s*(?:type:\s*ignore|noqa|ruff:|mypy:|pragma:).*")
 WITH_CODE = re.compile(
