@@ -92,8 +92,8 @@ def wait_for_turn(descriptor: int) -> None:
 
 def set_up(profile: str) -> None:
     """Leaves a complete, stamped environment, or exits with what to do about it."""
-    import shutil  # noqa: PLC0415 - a ready environment, the usual case, should not pay for what only a set-up needs
-    import time  # noqa: PLC0415 - as above
+    import shutil
+    import time
 
     began = time.monotonic()
     stamped = read_stamp()
@@ -163,7 +163,7 @@ def how_to_get_venv() -> str:
 
 def succeeds(*command: str, quiet: bool = False) -> bool:
     """Runs a command to its end, its output shown unless `quiet`, and says whether it exited 0."""
-    import subprocess  # noqa: PLC0415 - as in `set_up`
+    import subprocess
 
     output = subprocess.DEVNULL if quiet else sys.stderr
     # A user-wide `user = true` would make pip refuse to install into a virtual environment.
