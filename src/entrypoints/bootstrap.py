@@ -71,3 +71,13 @@ def migrate_database(settings: Settings) -> list[int]:
         StoreUnavailable: the file cannot be opened, or was written by a newer program.
     """
     return migrate.migrate(settings.database_path)
+
+
+def system_randomness() -> Randomness:
+    """Return the machine's source of chance, for a process that opens no database."""
+    return SystemRandomness()
+
+
+def system_clock() -> Clock:
+    """Return the machine's clocks, for a process that opens no database."""
+    return SystemClock()

@@ -1,0 +1,211 @@
+"""The worker process: claims exports one after another, and processes each in an attempt of its own.
+
+It owns nothing but what its lease token says it owns. When it starts or stops, no row is reset; what a dead worker
+held becomes available when its lease ends.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from socket import gethostname
+from typing import Final
+
+from structlog.contextvars import bound_contextvars
+
+from domain.errors import EnvironmentFailure
+from domain.export import ExportJob, LeaseToken
+from domain.ports import Bulkhead, Randomness
+from domain.use_cases.imports import sweep_imports
+from domain.use_cases.work import claim_export, has_work, sweep_lost_attempts
+from entrypoints.attempt import AttemptRun, Outcome, StuckAttemptError
+from entrypoints.bootstrap import Application, assemble
+from entrypoints.settings import Settings
+from entrypoints.telemetry import LogEvent, configure, evidence_of, logger
+
+log = logger()
+
+# What one sweeping transaction deletes at most: each keeps the write lock for some milliseconds only.
+_CHUNKS_A_SWEEP: Final = 16
+_TASKS_A_SWEEP: Final = 500
+# The exit status of a process that cannot stop its own computation (EX_SOFTWARE of sysexits.h).
+_EXIT_STUCK: Final = 70
+
+
+class CircuitBreaker:
+    """Slows a worker down while its surroundings fail, so that a full disk does not march the queue through retries.
+
+    After each failure in a row the next job waits twice as long, up to a limit; one success ends the waiting.
+    """
+
+    _FLOOR_SECONDS: Final = 0.5
+    _CAP_SECONDS: Final = 30.0
+    _OPEN_AT: Final = 3
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def failed(self) -> None:
+        """Count a failure of the surroundings."""
+        self._failures += 1
+        if self._failures == self._OPEN_AT:
+            log.error(LogEvent.BREAKER_OPENED, failures=self._failures)
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        if self._failures >= self._OPEN_AT:
+            log.info(LogEvent.BREAKER_CLOSED, failures=self._failures)
+        self._failures = 0
+
+    def pause(self, *, jitter: float) -> float:
+        """Return how many seconds to wait before the next try; `jitter` in [0, 1) makes it longer by up to a half."""
+        if self._failures == 0:
+            return 0
+        doublings = min(self._failures - 1, 16)
+        return min(self._CAP_SECONDS, self._FLOOR_SECONDS * (1 << doublings)) * (1 + jitter / 2)
+
+
+class Worker:
+    """Claims and processes until it is told to stop."""
+
+    def __init__(self, app: Application, *, worker_id: str, stopping: asyncio.Event) -> None:
+        self._app = app
+        self._worker_id = worker_id
+        self._stopping = stopping
+        self._breaker = CircuitBreaker()
+        self._sweep_at = app.clock.monotonic()
+        self._swept_count = 0
+
+    async def run(self) -> None:
+        """Work until `stopping` is set and the attempt under way has ended, within the drain time.
+
+        Raises:
+            StuckAttemptError: an attempt cannot be stopped; the process must end.
+        """
+        with bound_contextvars(worker_id=self._worker_id):
+            log.info(LogEvent.WORKER_STARTED)
+            while not self._stopping.is_set():
+                await self._rest(await self._turn())
+            log.info(LogEvent.WORKER_STOPPED)
+
+    async def process_next(self) -> Outcome | None:
+        """Claim the next export and process it; return how that ended, or None when there was nothing to take.
+
+        Raises:
+            EnvironmentFailure: the store could not be asked, or could not grant the claim.
+            StuckAttemptError: the attempt cannot be stopped; the process must end.
+        """
+        asked_at, asked_now = self._app.clock.monotonic(), self._app.clock.now()
+        job = await self._claim()
+        if job is None:
+            return None
+        lease_seconds = min(self._app.settings.lease_seconds, (job.deadline_at - asked_now) / 1000)
+        return await AttemptRun(self._app, job, lease_ends=asked_at + lease_seconds, stopping=self._stopping).run()
+
+    async def sweep(self) -> bool:
+        """Delete one small batch of bytes that no one can need; tell whether there may be more.
+
+        Raises:
+            EnvironmentFailure: the store could not do it.
+        """
+        found_chunks = await self._app.store.write(sweep_lost_attempts, limit=_CHUNKS_A_SWEEP)
+        found_tasks = await self._app.store.write(sweep_imports, limit=_TASKS_A_SWEEP)
+        return found_chunks or found_tasks
+
+    async def _claim(self) -> ExportJob | None:
+        store, lease = self._app.store, self._app.policies.lease
+        if not await store.read(Bulkhead.OPERATIONS, has_work, lease=lease):
+            return None
+        token = LeaseToken(self._app.randomness.new_secret())
+        return await store.write(claim_export, worker_id=self._worker_id, lease_token=token, lease=lease)
+
+    async def _turn(self) -> float:
+        """Sweep a batch when it is time, process an export when there is one; return how long to rest, in seconds."""
+        try:
+            swept = await self._sweep_when_due()
+            outcome = await self.process_next()
+        except EnvironmentFailure as failure:
+            log.warning(LogEvent.STORE_FAILED, **evidence_of(failure))
+            outcome, swept = Outcome.EXCUSED, False
+        if outcome is Outcome.EXCUSED:
+            self._breaker.failed()
+        elif outcome in {Outcome.SUCCEEDED, Outcome.FAILED}:
+            # Nothing to do, or a job that was taken away, says nothing about the surroundings.
+            self._breaker.succeeded()
+        chance = self._app.randomness.fraction()
+        if outcome is None and not swept:
+            # Evenly spread around the setting, so that workers which started together do not ask together.
+            return self._app.settings.worker_poll_seconds * (0.75 + chance / 2)
+        return self._breaker.pause(jitter=chance)
+
+    async def _sweep_when_due(self) -> bool:
+        now = self._app.clock.monotonic()
+        if now < self._sweep_at:
+            return False
+        # Set first: a sweep that fails is tried again when the next one is due, and not before every claim.
+        self._sweep_at = now + self._app.settings.sweep_seconds * (0.75 + self._app.randomness.fraction() / 2)
+        more = await self.sweep()
+        if more:
+            self._sweep_at = now
+            self._swept_count += 1
+        elif self._swept_count:
+            log.info(LogEvent.SWEEP_DONE, batches=self._swept_count)
+            self._swept_count = 0
+        return more
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+async def run_worker(settings: Settings, *, worker_id: str | None = None) -> None:
+    """Run one worker in this process until it is told to stop.
+
+    SIGTERM and SIGINT end it gently: the attempt under way may finish within the drain time, is given back otherwise,
+    and is left to its lease when even that cannot be done. The second signal ends the process at once.
+
+    Raises:
+        StoreUnavailable: the database cannot be opened, or is not of this program's schema.
+    """
+    configure(settings)
+    stopping = asyncio.Event()
+    with _stopped_by_signals(stopping.set):
+        async with assemble(settings) as app:
+            name = worker_id or _name_of_this_process(app.randomness)
+            try:
+                await Worker(app, worker_id=name, stopping=stopping).run()
+            except StuckAttemptError as stuck:
+                # A thread that does not end would also keep this process from ending in the ordinary way.
+                log.exception(LogEvent.WORKER_STUCK, worker_id=name, reason=str(stuck))
+                os._exit(_EXIT_STUCK)
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    received: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(number)
+        log.info(LogEvent.WORKER_DRAINING, signal=number.name)
+        stop()
+
+    for number in signals:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def _name_of_this_process(randomness: Randomness) -> str:
+    # Host and process are for people; the random end keeps names apart over reboots and containers.
+    return f"{gethostname()[:48]}-{os.getpid()}-{randomness.new_id()[-6:]}"

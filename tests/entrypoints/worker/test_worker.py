@@ -1,0 +1,205 @@
+"""The loop around the attempts: pace, sweep, circuit breaker, end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, strategies as st
+
+from domain.errors import StoreBusy, StoreFull
+from domain.export import JobId, JobStatus
+from domain.task import NewTask, TaskId
+from domain.use_cases.imports import ABANDONED_AFTER, begin_import, store_batch
+from domain.use_cases.work import claim_export, has_work, stage_chunk, sweep_lost_attempts
+from entrypoints.attempt import Outcome
+from entrypoints.worker import CircuitBreaker
+from tests.entrypoints.worker.bench import Bench, bench
+from tests.processes import eventually_so
+
+LIMIT_SECONDS = 20
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[Bench]:
+    """Opens a bench whose worker looks for work a hundred times a second."""
+    with anyio.fail_after(LIMIT_SECONDS):
+        async with bench(tmp_path, lease_seconds=60) as opened:
+            yield opened
+
+
+async def succeeded(at: Bench, job_id: JobId) -> bool:
+    """Tell whether the export has a result."""
+    return (await at.job(job_id)).status is JobStatus.SUCCEEDED
+
+
+async def test_an_idle_worker_takes_no_write_lock(at: Bench) -> None:
+    """Beside the sweep at its start, a worker without work only reads."""
+    looked = asyncio.Event()
+    at.store.run_before(has_work, lambda: None)
+    at.store.run_before(has_work, lambda: None)
+    at.store.run_before(has_work, looked.set)
+    running = asyncio.create_task(at.worker.run())
+    await looked.wait()
+    at.stopping.set()
+    await running
+    assert at.store.written == ["sweep_lost_attempts", "sweep_imports"]
+
+
+async def test_a_worker_goes_on_from_one_export_to_the_next(at: Bench) -> None:
+    """Everything that is queued is processed, one after another, and told to stop it ends."""
+    jobs = [await at.enqueue() for _ in range(3)]
+    running = asyncio.create_task(at.worker.run())
+
+    async def all_done() -> bool:
+        return all([await succeeded(at, job_id) for job_id in jobs])
+
+    await eventually_so(all_done)
+    at.stopping.set()
+    await running
+
+
+async def test_a_stopping_worker_claims_nothing(at: Bench) -> None:
+    """Once it was told to stop, what is queued stays queued."""
+    job_id = await at.enqueue()
+    at.stopping.set()
+    await at.worker.run()
+    assert await at.events(job_id) == ["enqueue"]
+
+
+async def test_a_store_that_fails_slows_the_worker_down_and_does_not_end_it(at: Bench) -> None:
+    """A claim that cannot be granted is tried again after a pause."""
+    job_id = await at.enqueue()
+    at.store.fail_before(claim_export, StoreBusy("the write lock was not to be had"))
+    running = asyncio.create_task(at.worker.run())
+    await eventually_so(lambda: succeeded(at, job_id))
+    at.stopping.set()
+    await running
+    assert await at.events(job_id) == ["enqueue", "claim", "complete"]
+
+
+# ── Sweep ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def sweep_all(at: Bench) -> None:
+    """Sweep until nothing is left."""
+
+    async def is_clean() -> bool:
+        return not await at.worker.sweep()
+
+    await eventually_so(is_clean)
+
+
+async def test_the_sweep_removes_what_a_lost_attempt_staged(at: Bench) -> None:
+    """Bytes of an attempt that was lost are gone after a sweep; those of the committed result stay."""
+    job_id = await at.enqueue()
+
+    async def outlive(seq: int) -> None:
+        if seq == 2:
+            at.clock.move(60)
+
+    at.before_chunk = outlive
+    assert await at.worker.process_next() is Outcome.LOST
+    assert await at.chunk(job_id, 1, 1) is not None
+    at.before_chunk = None
+    assert await at.worker.process_next() is Outcome.SUCCEEDED
+    await sweep_all(at)
+    assert [await at.chunk(job_id, 1, seq) for seq in range(3)] == [None] * 3
+    assert await at.staged_progress(job_id, 1) is None
+    assert all([await at.chunk(job_id, 2, seq) for seq in range(3)])
+
+
+async def test_the_sweep_spares_an_attempt_under_way(at: Bench) -> None:
+    """What the current attempt of a running export has staged is not touched, and it completes."""
+    await at.enqueue()
+
+    async def sweep(seq: int) -> None:
+        if seq == 2:
+            await sweep_all(at)
+
+    at.before_chunk = sweep
+    assert await at.worker.process_next() is Outcome.SUCCEEDED
+
+
+async def test_the_sweep_takes_back_abandoned_imports(at: Bench) -> None:
+    """The hidden tasks of an import whose process died are deleted once it is old enough, and not before."""
+    number = await at.store.write(begin_import, at.owner_id)
+    rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1200)]
+    await at.store.write(store_batch, at.owner_id, number, rows)
+    assert await at.worker.sweep() is False
+    at.clock.move(ABANDONED_AFTER.total_seconds() + 1)
+    batches = 0
+    while await at.worker.sweep():
+        batches += 1
+    assert batches >= 3
+    assert await at.look(lambda uow: uow.imports.abandoned(before=at.clock.now(), limit=1)) == []
+
+
+async def test_work_does_not_wait_for_a_long_sweep(at: Bench) -> None:
+    """Between two batches of a sweep the worker looks for work."""
+    number = await at.store.write(begin_import, at.owner_id)
+    rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1800)]
+    await at.store.write(store_batch, at.owner_id, number, rows)
+    at.clock.move(ABANDONED_AFTER.total_seconds() + 1)
+    job_id = await at.enqueue()
+    at.store.written.clear()
+    running = asyncio.create_task(at.worker.run())
+    await eventually_so(lambda: succeeded(at, job_id))
+    at.stopping.set()
+    await running
+    written = at.store.written
+    assert written.index("claim_export") <= 2
+    assert "sweep_imports" in written[: written.index("claim_export")]
+
+
+async def test_a_sweep_that_fails_does_not_keep_the_worker_from_its_work(at: Bench) -> None:
+    """An error in the sweep is put off to the next one; exports go on."""
+    job_id = await at.enqueue()
+    at.store.fail_before(sweep_lost_attempts, StoreFull("no space"))
+    running = asyncio.create_task(at.worker.run())
+    await eventually_so(lambda: succeeded(at, job_id))
+    at.stopping.set()
+    await running
+
+
+# ── Circuit breaker ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(failures=st.integers(min_value=1, max_value=40), jitter=st.floats(min_value=0, max_value=1, exclude_max=True))
+def test_the_breaker_waits_longer_with_each_failure_up_to_a_limit(failures: int, jitter: float) -> None:
+    """The pause doubles from half a second, jitter only adds to it, and it never exceeds three quarters of a minute."""
+    breaker = CircuitBreaker()
+    for _ in range(failures):
+        breaker.failed()
+    assert breaker.pause(jitter=0) == min(30, 0.5 * 2 ** (failures - 1))
+    assert breaker.pause(jitter=0) <= breaker.pause(jitter=jitter) < 45.001
+
+
+def test_one_success_closes_the_breaker() -> None:
+    """After a success there is no pause."""
+    breaker = CircuitBreaker()
+    for _ in range(5):
+        breaker.failed()
+    breaker.succeeded()
+    assert breaker.pause(jitter=0.5) == 0
+
+
+@pytest.mark.usefixtures("json_logs")
+async def test_a_full_disk_does_not_march_the_queue_through_its_retries(
+    at: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """While every attempt fails for its surroundings, the worker tries one export after a growing pause."""
+    for _ in range(20):
+        await at.enqueue()
+    at.store.fail_before(stage_chunk, *[StoreFull("no space")] * 20)
+    running = asyncio.create_task(at.worker.run())
+
+    async def is_open() -> bool:
+        return at.store.faults_left(stage_chunk) <= 17
+
+    await eventually_so(is_open)
+    at.stopping.set()
+    await running
+    assert at.store.faults_left(stage_chunk) == 17
+    assert '"event":"breaker.opened"' in capfd.readouterr().err
