@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-BENCHMARKS = ("sqlite_binding", "write_lock_fairness")
+BENCHMARKS = ("sqlite_binding", "write_lock_fairness", "result_chunks", "attempt_length")
 
 
 def main() -> None:
