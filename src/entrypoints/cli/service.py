@@ -1,0 +1,51 @@
+"""Commands that are clients of a running service: where it is, and who asks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypedDict
+
+import rich_click as click
+from msgspec.structs import replace
+
+from entrypoints.bootstrap import system_clock, system_randomness
+from entrypoints.cli.printing import note
+from entrypoints.client.session import Client
+from entrypoints.settings import ClientSettings
+
+
+class ServiceOptions(TypedDict):
+    """What `service_options` adds to a command."""
+
+    url: str | None
+    token_file: str | None
+    key: str | None
+
+
+def service_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where the service is, who asks, and under which key."""
+    for option in (
+        click.option(
+            "--key", metavar="KEY", help="The idempotency key; the same one repeats safely. Made up when not given."
+        ),
+        click.option(
+            "--token-file", metavar="FILE", help="Read the token from the file, instead of from FENCEPOST_TOKEN."
+        ),
+        click.option("--url", metavar="URL", help="Where the service is, instead of FENCEPOST_URL."),
+    ):
+        command = option(command)
+    return command
+
+
+def connected(*, url: str | None, token_file: str | None) -> Client:
+    """Return a client of the service that the options or the environment name.
+
+    Raises:
+        OutOfReach: there is no token, or that is no address.
+        OSError: the file of the token cannot be read.
+    """
+    settings = ClientSettings.from_environment()
+    if url is not None:
+        settings = replace(settings, url=url)
+    if token_file is not None:
+        settings = replace(settings, token=Path(token_file).read_text(encoding="utf-8").strip())
+    return Client(settings, clock=system_clock(), randomness=system_randomness(), on_trouble=note)
