@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -12,7 +13,6 @@ import msgspec
 
 from domain.account import OwnerId
 from domain.export import Chunk, ExportJob, ExportResult, HistoryEntry, JobId, LeaseToken, Progress, RenderedFile
-from domain.instants import Instant
 from domain.parameters import ExportParameters
 from domain.ports import Attempt, Bulkhead, Renderer, Rendering, Store, UnitOfWork
 from domain.task import NewTask, TaskId
@@ -23,31 +23,13 @@ from domain.use_cases.work import claim_export
 from entrypoints.bootstrap import Application, assemble, migrate_database
 from entrypoints.settings import Settings
 from entrypoints.worker import Worker
+from tests.fakes import ManualClock
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # A chunk holds a megabyte of text, so that a dozen of these fill more than one.
 LONG_TEXT = "x" * 100_000
-
-
-class ManualClock:
-    """`Clock` whose two faces move together, when a test says so."""
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-
-    def now(self) -> Instant:
-        """Return the time of day, which began in the year 2026."""
-        return Instant(1_780_000_000_000 + int(self._seconds * 1000))
-
-    def monotonic(self) -> float:
-        """Return the seconds that have passed."""
-        return self._seconds
-
-    def move(self, seconds: float) -> None:
-        """Let time pass."""
-        self._seconds += seconds
 
 
 BeforeChunk = Callable[[int], Awaitable[None]]
@@ -160,6 +142,10 @@ class Bench:
     async def _before_chunk(self, seq: int) -> None:
         if self.before_chunk is not None:
             await self.before_chunk(seq)
+
+    def let_pass(self, seconds: float) -> None:
+        """Move both clocks."""
+        self.clock.advance(timedelta(seconds=seconds))
 
     async def enqueue(self) -> JobId:
         """Ask for one export."""

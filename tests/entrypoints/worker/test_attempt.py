@@ -64,7 +64,7 @@ async def test_an_attempt_stops_itself_when_its_lease_has_run_out(at: Bench) -> 
 
     async def outlive(seq: int) -> None:
         if seq == 1:
-            at.clock.move(60)
+            at.let_pass(60)
             await forever(seq)
 
     at.before_chunk = outlive
@@ -80,10 +80,10 @@ async def test_an_attempt_stops_itself_when_its_lease_has_run_out(at: Bench) -> 
 async def test_the_lease_is_never_taken_to_outlast_the_deadline(at: Bench) -> None:
     """A claim close to the deadline holds until the deadline only, and the worker stops by then."""
     job_id = await at.enqueue()
-    at.clock.move(3600 - 5)
+    at.let_pass(3600 - 5)
 
     async def outlive(_: int) -> None:
-        at.clock.move(5)
+        at.let_pass(5)
         await forever(0)
 
     at.before_chunk = outlive
@@ -100,7 +100,7 @@ async def test_a_stale_worker_stages_nothing(tmp_path: Path) -> None:
 
         async def sleep_past_the_lease(seq: int) -> None:
             if seq == 1:
-                at.clock.move(60)
+                at.let_pass(60)
                 await at.claim_elsewhere()
 
         at.before_chunk = sleep_past_the_lease
@@ -117,7 +117,7 @@ async def test_a_stale_worker_cannot_complete(tmp_path: Path) -> None:
     """When the lease passes after the last chunk was staged, the completion is refused and no result appears."""
     async with bench(tmp_path, lease_seconds=60, holding_check_seconds=60) as at:
         job_id = await at.enqueue()
-        at.store.run_before(complete_export, lambda: at.clock.move(60))
+        at.store.run_before(complete_export, lambda: at.let_pass(60))
         with anyio.fail_after(LIMIT_SECONDS):
             assert await at.worker.process_next() is Outcome.LOST
         assert (await at.job(job_id)).status is JobStatus.RUNNING
@@ -176,7 +176,7 @@ async def test_a_stopping_worker_gives_back_what_it_cannot_finish(at: Bench) -> 
     async def stop_and_hang(seq: int) -> None:
         at.stopping.set()
         await anyio.sleep(0.05)
-        at.clock.move(20)
+        at.let_pass(20)
         await forever(seq)
 
     at.before_chunk = stop_and_hang
@@ -195,7 +195,7 @@ async def test_what_cannot_be_given_back_is_left_to_its_lease(at: Bench) -> None
     async def stop_and_hang(seq: int) -> None:
         at.stopping.set()
         await anyio.sleep(0.05)
-        at.clock.move(20)
+        at.let_pass(20)
         await forever(seq)
 
     at.before_chunk = stop_and_hang
@@ -278,7 +278,7 @@ async def test_a_failure_that_cannot_be_recorded_is_left_to_the_lease(at: Bench)
     at.store.fail_before(stage_chunk, StoreFull("no space"))
 
     def no_space_until_the_lease_is_over() -> None:
-        at.clock.move(60)
+        at.let_pass(60)
         raise StoreFull("no space")
 
     at.store.run_before(fail_export, no_space_until_the_lease_is_over)

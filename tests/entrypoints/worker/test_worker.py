@@ -97,7 +97,7 @@ async def test_the_sweep_removes_what_a_lost_attempt_staged(at: Bench) -> None:
 
     async def outlive(seq: int) -> None:
         if seq == 2:
-            at.clock.move(60)
+            at.let_pass(60)
 
     at.before_chunk = outlive
     assert await at.worker.process_next() is Outcome.LOST
@@ -128,7 +128,7 @@ async def test_the_sweep_takes_back_abandoned_imports(at: Bench) -> None:
     rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1200)]
     await at.store.write(store_batch, at.owner_id, number, rows)
     assert await at.worker.sweep() is False
-    at.clock.move(ABANDONED_AFTER.total_seconds() + 1)
+    at.let_pass(ABANDONED_AFTER.total_seconds() + 1)
     batches = 0
     while await at.worker.sweep():
         batches += 1
@@ -141,7 +141,7 @@ async def test_work_does_not_wait_for_a_long_sweep(at: Bench) -> None:
     number = await at.store.write(begin_import, at.owner_id)
     rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1800)]
     await at.store.write(store_batch, at.owner_id, number, rows)
-    at.clock.move(ABANDONED_AFTER.total_seconds() + 1)
+    at.let_pass(ABANDONED_AFTER.total_seconds() + 1)
     job_id = await at.enqueue()
     at.store.written.clear()
     running = asyncio.create_task(at.worker.run())
