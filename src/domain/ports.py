@@ -180,7 +180,8 @@ class Imports(Protocol):
     def discard(self, import_id: int, *, limit: int) -> bool:
         """Delete up to `limit` of an unpublished import's tasks; once none is left, forget it and return True.
 
-        From the first call on the import can be neither added to nor published: no one sees it by half.
+        From the first call on the import can be neither added to nor published: no one sees it by half. There is
+        nothing to delete of one that is published or forgotten, so that returns True.
         """
         ...
 

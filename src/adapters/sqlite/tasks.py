@@ -122,8 +122,9 @@ class SqliteImports:
         return [row[0] for row in self._connection.execute(SQL["abandoned_imports"], bindings)]
 
     def discard(self, import_id: int, *, limit: int) -> bool:
-        """Delete up to `limit` of an unpublished import's tasks; once none is left, forget it and return True."""
+        """Delete up to `limit` of an unpublished import's tasks; return True once the import is gone or published."""
         bindings = {"import_id": import_id, "now": self._now, "limit": limit}
         self._connection.execute(SQL["discard_import"], bindings)
         self._connection.execute(SQL["remove_imported_tasks"], bindings)
-        return self._connection.execute(SQL["forget_import"], bindings).rowcount == 1
+        self._connection.execute(SQL["forget_import"], bindings)
+        return self._connection.execute(SQL["import_is_left"], bindings).fetchone() is None

@@ -65,15 +65,18 @@ WHERE owner_user_id = :owner_id
     AND (:updated_since IS NULL OR updated_at >= :updated_since);
 
 -- name: save_task
--- Compare-and-set on version: one row, by the unique index on id.
+-- Compare-and-set on version: one row, by the unique index on id; a task of an open import does not match.
 UPDATE tasks
 SET title = :title, description = :description, status = :status, priority = :priority, due_at = :due_at,
     updated_at = :updated_at, version = :version
-WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version;
+WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version
+    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports));
 
 -- name: remove_task
--- Compare-and-set on version: one row, by the unique index on id.
-DELETE FROM tasks WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version;
+-- Compare-and-set on version: one row, by the unique index on id; a task of an open import does not match.
+DELETE FROM tasks
+WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version
+    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports));
 
 -- name: find_outcome
 -- One row, by key.
@@ -124,3 +127,7 @@ DELETE FROM tasks WHERE rowid IN (
 -- One row, by key, once it has no task left.
 DELETE FROM open_imports
 WHERE id = :import_id AND NOT EXISTS (SELECT 1 FROM tasks WHERE import_id = :import_id);
+
+-- name: import_is_left
+-- One row, by key.
+SELECT 1 FROM open_imports WHERE id = :import_id;
