@@ -41,7 +41,8 @@ class RestartPolicy(Struct, frozen=True, kw_only=True):
     """When a child that died is started again, and when that is given up.
 
     The first restart is prompt, each further one in a row waits twice as long up to the cap. A child that lived for
-    `healthy_seconds` starts anew. One that never did, and died `hopeless_after` times, is not going to.
+    `healthy_seconds` starts anew. One that never did, and ended itself with an error `hopeless_after` times, is not
+    going to. To be killed does not count: an export that takes the worker's memory must not end the service.
     """
 
     floor_seconds: float = 0.1
@@ -162,6 +163,7 @@ class _Kept:
         self.child = child
         self.process: asyncio.subprocess.Process | None = None
         self.failures = 0
+        self.refusals = 0
         self.has_been_healthy = False
         self.is_being_replaced = False
         self.started = asyncio.Event()
@@ -258,7 +260,8 @@ class Supervisor:
         kept.failures += 1
         pause = self._policy.pause(kept.failures, jitter=self._chance.fraction())
         log.warning(LogEvent.CHILD_EXITED, child=kept.child.name, **_told(status), again_in_seconds=round(pause, 2))
-        hopeless = not kept.has_been_healthy and kept.failures >= self._policy.hopeless_after
+        kept.refusals += status > 0
+        hopeless = not kept.has_been_healthy and kept.refusals >= self._policy.hopeless_after
         if status == EXIT_CONFIGURATION or hopeless:
             log.error(LogEvent.CHILD_GIVEN_UP, child=kept.child.name, deaths=kept.failures)
             self._status = status if status == EXIT_CONFIGURATION else EXIT_GIVEN_UP
