@@ -100,7 +100,9 @@ def test_libraries_write_the_same_lines(capfd: pytest.CaptureFixture[str]) -> No
     misplaced_arguments = {"msg": "misplaced %d", "args": ("text",), "levelno": logging.ERROR}
     ours, *_ = (handler for handler in logging.getLogger().handlers if type(handler).__module__ == configure.__module__)
     ours.handle(logging.makeLogRecord(misplaced_arguments))
-    warnings.warn_explicit("mind this", UserWarning, "file.py", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn_explicit("mind this", UserWarning, "file.py", 1)
     failed, misplaced, warned = lines(capfd)
     assert (failed["event"], failed["level"], failed["logger"]) == ("it failed", "error", "some.library")
     assert "ValueError: invalid literal" in str(failed["exception"])
