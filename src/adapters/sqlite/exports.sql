@@ -74,7 +74,13 @@ FROM export_events WHERE job_id = :job_id ORDER BY version;
 SELECT
     EXISTS (SELECT 1 FROM export_jobs WHERE status = 'running' AND lease_until <= :now)
     OR EXISTS (SELECT 1 FROM export_jobs WHERE status = 'running' AND lease_until > :longest_lease_until)
-    OR EXISTS (SELECT 1 FROM owner_lines WHERE waiting_count > 0)
+    OR EXISTS (
+        SELECT 1 FROM owner_lines AS waiting
+        WHERE waiting_count > 0 AND EXISTS (
+            SELECT 1 FROM export_jobs
+            WHERE in_line = 1 AND owner_user_id = waiting.owner_user_id AND available_at <= :now
+        )
+    )
     OR EXISTS (SELECT 1 FROM export_jobs WHERE status = 'queued' AND in_line = 0 AND available_at <= :now);
 
 -- name: dead_leases
@@ -94,6 +100,7 @@ WHERE status = 'running' AND lease_until > :longest_lease_until ORDER BY lease_u
 
 -- name: next_in_line
 -- By owner_lines_waiting, then by export_jobs_in_line one entry an owner: as many rows as the limit, whatever is queued.
+-- Only after the clock was set back is there more in line than is available, and are entries passed over.
 SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
     deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
     finished_at, last_error_code, request_id, traceparent
@@ -101,11 +108,16 @@ FROM export_jobs
 WHERE id IN (
     SELECT (
         SELECT id FROM export_jobs
-        WHERE in_line = 1 AND owner_user_id = waiting.owner_user_id
+        WHERE in_line = 1 AND owner_user_id = waiting.owner_user_id AND available_at <= :now
         ORDER BY created_at, id LIMIT 1
     )
     FROM (
-        SELECT owner_user_id FROM owner_lines WHERE waiting_count > 0 ORDER BY turn, owner_user_id LIMIT :limit
+        SELECT owner_user_id FROM owner_lines
+        WHERE waiting_count > 0 AND EXISTS (
+            SELECT 1 FROM export_jobs
+            WHERE in_line = 1 AND owner_user_id = owner_lines.owner_user_id AND available_at <= :now
+        )
+        ORDER BY turn, owner_user_id LIMIT :limit
     ) AS waiting
 )
 ORDER BY (SELECT turn FROM owner_lines WHERE owner_lines.owner_user_id = export_jobs.owner_user_id), owner_user_id;

@@ -110,7 +110,7 @@ CREATE TABLE export_jobs (
 ) STRICT;
 
 CREATE INDEX export_jobs_of_owner ON export_jobs (owner_user_id, created_at, id);
-CREATE INDEX export_jobs_in_line ON export_jobs (owner_user_id, created_at, id) WHERE in_line = 1;
+CREATE INDEX export_jobs_in_line ON export_jobs (owner_user_id, created_at, id, available_at) WHERE in_line = 1;
 CREATE INDEX export_jobs_in_backoff ON export_jobs (available_at) WHERE status = 'queued' AND in_line = 0;
 CREATE INDEX export_jobs_leased ON export_jobs (lease_until) WHERE status = 'running';
 
