@@ -1,0 +1,180 @@
+"""The arithmetic of retries and retention, and the table that says what each failure means."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import example, given, strategies as st
+
+from domain.errors import (
+    ChunkDamaged,
+    EnvironmentFailure,
+    GuardRefused,
+    InvalidParameters,
+    NotHolding,
+    OutcomeUnknown,
+    OwnerDisabled,
+    OwnershipViolation,
+    PermanentFailure,
+    PoolExhausted,
+    ProtocolRefusal,
+    Refusal,
+    ResultTooLarge,
+    StoreBusy,
+    StoreFull,
+    StoreUnavailable,
+)
+from domain.export import ErrorCode, Failure, FailureKind
+from domain.instants import EARLIEST, LATEST, Instant, later
+from domain.policies import ResultPolicy, RetryPolicy, classify
+
+FLOOR = timedelta(seconds=2)
+CAP = timedelta(seconds=120)
+RETRY = RetryPolicy(max_attempts=5, floor=FLOOR, cap=CAP)
+
+# As wide as the settings allow: a floor of up to an hour, a cap of up to a day.
+policies = st.builds(
+    lambda floor, factor: RetryPolicy(5, floor, min(floor * factor, timedelta(days=1))),
+    st.timedeltas(timedelta(microseconds=1), timedelta(hours=1)),
+    st.integers(1, 10**6),
+)
+attempts = st.integers(1, 10**9)
+jitters = st.floats(0, 1, exclude_max=True)
+
+
+# ── Backoff ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_jitter_the_delay_doubles_from_the_floor_to_the_cap() -> None:
+    """The series as it is configured by default."""
+    delays = [RETRY.delay(attempt, jitter=0) / timedelta(seconds=1) for attempt in range(1, 10)]
+    assert delays == [2, 4, 8, 16, 32, 64, 120, 120, 120]
+
+
+@given(policies, attempts, jitters)
+@example(RetryPolicy(5, timedelta(hours=1), timedelta(days=1)), 10**9, 0.999)
+def test_the_delay_lies_between_the_floor_and_one_and_a_half_caps(
+    policy: RetryPolicy, attempt: int, jitter: float
+) -> None:
+    """No attempt, however late, waits less than the floor or overflows."""
+    assert policy.floor <= policy.delay(attempt, jitter=jitter) <= policy.cap * 1.5
+
+
+@given(policies, attempts, jitters)
+def test_jitter_only_adds(policy: RetryPolicy, attempt: int, jitter: float) -> None:
+    """Jitter makes a delay longer by less than a half, and never shorter."""
+    plain = policy.delay(attempt, jitter=0)
+    # A microsecond for the rounding of what is added.
+    assert plain <= policy.delay(attempt, jitter=jitter) <= plain * 1.5 + timedelta(microseconds=1)
+
+
+@given(policies, attempts, jitters, jitters)
+def test_more_jitter_is_more_delay(policy: RetryPolicy, attempt: int, first: float, second: float) -> None:
+    """Jobs that failed together come back in the order of their draws."""
+    delays = [policy.delay(attempt, jitter=jitter) for jitter in sorted([first, second])]
+    assert delays == sorted(delays)
+
+
+def test_jitter_spreads_a_delay_over_half_of_itself() -> None:
+    """A draw of one half adds a quarter."""
+    assert RETRY.delay(3, jitter=0.5) == timedelta(seconds=10)
+
+
+@given(policies, st.integers(1, 100))
+def test_later_attempts_never_wait_less(policy: RetryPolicy, attempt: int) -> None:
+    """Each delay is at most twice the one before it, and at least as long."""
+    this, following = (policy.delay(number, jitter=0) for number in (attempt, attempt + 1))
+    assert this <= following <= this * 2
+
+
+@pytest.mark.parametrize("attempt", [0, -1])
+def test_an_attempt_that_never_was_waits_for_the_floor(attempt: int) -> None:
+    """Attempts count from one; anything less is not a reason to wait less."""
+    assert RETRY.delay(attempt, jitter=0) == FLOOR
+
+
+# ── Retention ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(EARLIEST, LATEST).map(Instant), st.timedeltas(timedelta(seconds=1), timedelta(days=10**6)))
+def test_a_result_can_be_read_for_its_retention(now: Instant, retention: timedelta) -> None:
+    """It expires its retention after it was committed, or at the end of time."""
+    expires_at = ResultPolicy(max_rows=1, max_bytes=1, retention=retention).expires_at(now)
+    assert expires_at == later(now, retention)
+    assert now < expires_at or now == LATEST
+
+
+# ── Failures ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SECRET = "Buy flowers for Ann; =cmd|' /C calc'!A0"
+
+
+ENVIRONMENT = (FailureKind.ENVIRONMENT, None)
+UNKNOWN = (FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR)
+MEANINGS: dict[type[BaseException], tuple[FailureKind, ErrorCode | None]] = {
+    EnvironmentFailure: ENVIRONMENT,
+    StoreBusy: ENVIRONMENT,
+    PoolExhausted: ENVIRONMENT,
+    StoreFull: ENVIRONMENT,
+    StoreUnavailable: ENVIRONMENT,
+    OutcomeUnknown: ENVIRONMENT,
+    InvalidParameters: (FailureKind.PERMANENT, ErrorCode.INVALID_PARAMETERS),
+    OwnerDisabled: (FailureKind.PERMANENT, ErrorCode.OWNER_DISABLED),
+    OwnershipViolation: (FailureKind.PERMANENT, ErrorCode.OWNERSHIP_VIOLATION),
+    ResultTooLarge: (FailureKind.PERMANENT, ErrorCode.RESULT_TOO_LARGE),
+    ChunkDamaged: UNKNOWN,
+    Refusal: UNKNOWN,
+    Exception: UNKNOWN,
+    BaseException: UNKNOWN,
+    KeyError: UNKNOWN,
+    MemoryError: UNKNOWN,
+    RecursionError: UNKNOWN,
+    OSError: UNKNOWN,
+    TimeoutError: UNKNOWN,
+    KeyboardInterrupt: UNKNOWN,
+    AssertionError: UNKNOWN,
+}
+
+
+def leaves(kind: type[BaseException]) -> set[type[BaseException]]:
+    """Return the kinds of refusal that the domain defines below this one, without further kinds of their own."""
+    below = {leaf for child in kind.__subclasses__() if child.__module__ == "domain.errors" for leaf in leaves(child)}
+    return below or {kind}
+
+
+def test_every_failure_that_the_domain_names_has_its_meaning_stated() -> None:
+    """A new kind of permanent or environment failure needs a row of the table and a line above."""
+    assert (leaves(PermanentFailure) | leaves(EnvironmentFailure)) - set(MEANINGS) == set()
+
+
+@pytest.mark.parametrize("kind", MEANINGS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("derive", [False, True], ids=["itself", "a kind of it"])
+def test_each_failure_means_what_the_protocol_says(kind: type[BaseException], *, derive: bool) -> None:
+    """The kind of failure and the code that clients see follow from the exception's class, or its nearest base."""
+    raised = type("Derived", (kind,), {}) if derive else kind
+    found = classify(raised(SECRET))
+    assert (found.kind, found.code) == MEANINGS[kind]
+    assert found.detail == raised.__name__
+
+
+@pytest.mark.parametrize("refusal", [NotHolding, GuardRefused])
+def test_a_refusal_of_the_protocol_is_a_defect_like_any_other(refusal: type[ProtocolRefusal]) -> None:
+    """Should one reach the table, it is retried within the budget and ends as an internal error."""
+    found = classify(refusal(job_id="job", event="complete", status="running", rule="not: holds"))
+    assert found == Failure(*UNKNOWN, refusal.__name__)
+
+
+@given(st.text(min_size=1))
+def test_the_detail_never_quotes_the_message(message: str) -> None:
+    """A message can hold an owner's text, so nothing of a failure depends on it, and its causes add nothing."""
+    error = ValueError(message)
+    error.__cause__ = KeyError(message)
+    error.add_note(message)
+    assert classify(error) == Failure(*UNKNOWN, "ValueError")
+
+
+@given(st.sampled_from(sorted(MEANINGS, key=lambda kind: kind.__name__)))
+def test_only_permanent_failures_need_no_further_try(kind: type[BaseException]) -> None:
+    """A permanent failure always has a code of its own, and an environment failure never shows one."""
+    found = classify(kind(SECRET))
+    assert (found.code is None) is (found.kind is FailureKind.ENVIRONMENT)
+    assert (found.kind is FailureKind.PERMANENT) is issubclass(kind, PermanentFailure)
