@@ -35,6 +35,15 @@ class LogEvent(StrEnum):
     CHILD_GIVEN_UP = "child.given_up"
     CHILD_KILLED = "child.killed"
 
+    API_READY = "api.ready"
+    API_DRAINING = "api.draining"
+    API_STOPPED = "api.stopped"
+    REQUEST_FINISHED = "request.finished"
+    REQUEST_FAILED = "request.failed"
+    DOWNLOAD_CUT = "download.cut"
+    RESULT_DAMAGED = "result.damaged"
+    IMPORT_LEFT_BEHIND = "import.left_behind"
+
     WORKER_STARTED = "worker.started"
     WORKER_DRAINING = "worker.draining"
     WORKER_STOPPED = "worker.stopped"

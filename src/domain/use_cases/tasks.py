@@ -1,5 +1,6 @@
 """An owner's tasks, one at a time."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
@@ -31,6 +32,36 @@ def create_task(uow: UnitOfWork, owner_id: OwnerId, stated: NewTask, *, task_id:
     task = task_from(stated, owner_id, task_id=task_id, uow=uow)
     uow.tasks.add(task)
     return task
+
+
+def create_task_once(  # noqa: PLR0913 - a task, and the key under which it is made once
+    uow: UnitOfWork,
+    owner_id: OwnerId,
+    stated: NewTask,
+    *,
+    task_id: TaskId,
+    request_key: str,
+    parameters_digest: str,
+    describe: Callable[[Task], str],
+) -> KeyedOutcome:
+    """Keep a new task of the owner, or return what the key came to before.
+
+    The outcome is of this request when its `resource_id` is `task_id`. `describe` makes the text that is kept, so that
+    a replay can equal the first answer whatever became of the task.
+
+    Raises:
+        InvalidInput: a member is out of its bounds.
+        IdempotencyConflict: the key was used with another request.
+    """
+    earlier = find_outcome(
+        uow, owner_id, route=CREATE_ROUTE, request_key=request_key, parameters_digest=parameters_digest
+    )
+    if earlier is not None:
+        return earlier
+    task = create_task(uow, owner_id, stated, task_id=task_id)
+    outcome = KeyedOutcome(owner_id, CREATE_ROUTE, request_key, parameters_digest, task.id, describe(task))
+    uow.idempotency_keys.add(outcome)
+    return outcome
 
 
 def task_from(stated: NewTask, owner_id: OwnerId, *, task_id: TaskId, uow: UnitOfWork) -> Task:

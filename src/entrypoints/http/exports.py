@@ -1,0 +1,278 @@
+"""Exports over HTTP: asked for once, watched, cancelled. The file itself is in `results`."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from domain import parameters, task as tasks
+from domain.account import Scope
+from domain.errors import InvalidInput
+from domain.export import JobId, JobStatus
+from domain.instants import between
+from domain.parameters import ExportParameters
+from domain.ports import Bulkhead
+from domain.use_cases.exports import (
+    ExportRequest as Asked,
+    ExportView,
+    cancel_export,
+    enqueue_export,
+    get_export,
+    list_exports,
+)
+from entrypoints.http import problem_types as types
+from entrypoints.http.answers import JSON, Answer, json_answer
+from entrypoints.http.export_bodies import EXPORT_EXAMPLE, etag_of, export_body
+from entrypoints.http.operation import IF_NONE_MATCH, REQUIRED_KEY, Body, Call, Link, Operation, Reply
+from entrypoints.http.problems import fault_of
+from entrypoints.http.schemas import Export, ExportList, ExportRequest, Fault, TaskFilter
+from entrypoints.http.tasks import link_to_next
+from entrypoints.http.wire import TIMEZONES, Cursor, cursor_text, instant_of
+
+# How soon to ask again: at once is soon enough for a small export, and an export that has been waiting for a minute
+# is not helped by a question a second. Bounded, so that a finished export is never found long after.
+_SOONEST_SECONDS: Final = 1
+_LATEST_SECONDS: Final = 15
+_PATIENCE: Final = 4
+
+
+class ExportQuery(Struct, frozen=True):
+    """Which exports a page shows, and where it begins."""
+
+    status: tuple[JobStatus, ...] = ()
+    cursor: Cursor | None = None
+    limit: Annotated[int, Meta(ge=1, le=200, description="How many there are at most.")] = 50
+
+
+async def create(call: Call) -> Answer:
+    """Accept an export, once for each key."""
+    application = call.application
+    asked = Asked(
+        owner_id=call.owner_id,
+        request_key=call.required(REQUIRED_KEY),
+        parameters=_parameters(call.stated(ExportRequest)),
+        job_id=JobId(application.randomness.new_id()),
+        request_id=call.place.request_id,
+        traceparent=call.place.traceparent,
+    )
+    made = await application.store.write(enqueue_export, asked, policies=application.policies)
+    address = f"{call.place.base_url}/v1/exports/{made.view.job.id}"
+    return _shown(
+        call,
+        made.view,
+        status=202,
+        headers={
+            "Location": address,
+            "Content-Location": address,
+            "Retry-After": str(_ask_again_seconds(call, made.view)),
+            **({"Idempotent-Replayed": "true"} if made.is_replay else {}),
+        },
+    )
+
+
+async def show_page(call: Call) -> Answer:
+    """Show one page of the owner's exports."""
+    query = call.query(ExportQuery)
+    page = await call.application.store.read(
+        Bulkhead.EXPORTS,
+        list_exports,
+        call.owner_id,
+        frozenset(query.status),
+        before=query.cursor.position if query.cursor else None,
+        limit=query.limit,
+    )
+    cursor = cursor_text(page.following)
+    now = call.application.clock.now()
+    content = ExportList([export_body(view, now=now, base_url=call.place.base_url) for view in page.views], cursor)
+    return json_answer(200, content, headers=link_to_next(call, cursor))
+
+
+async def show(call: Call) -> Answer:
+    """Show an export in whatever state it is, unless the client has seen this one."""
+    view = await call.application.store.read(Bulkhead.EXPORTS, get_export, call.owner_id, call.path("export_id"))
+    had = call.header(IF_NONE_MATCH)
+    tag = etag_of(view, now=call.application.clock.now())
+    again = {} if view.job.status.is_terminal else {"Retry-After": str(_ask_again_seconds(call, view))}
+    if had is not None and had.match_weakly(tag.strip('"')):
+        return Answer(304, headers={"ETag": tag, **again})
+    return _shown(call, view, headers=again)
+
+
+async def cancel(call: Call) -> Answer:
+    """End an export without a file."""
+    view = await call.application.store.write(cancel_export, call.owner_id, call.path("export_id"))
+    return _shown(call, view)
+
+
+def _shown(call: Call, view: ExportView, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    now = call.application.clock.now()
+    body = export_body(view, now=now, base_url=call.place.base_url)
+    return json_answer(status, body, headers={"ETag": etag_of(view, now=now), **(headers or {})})
+
+
+def _ask_again_seconds(call: Call, view: ExportView) -> int:
+    age = between(view.job.created_at, call.application.clock.now())
+    return min(max(age // timedelta(seconds=_PATIENCE), _SOONEST_SECONDS), _LATEST_SECONDS)
+
+
+def _parameters(stated: ExportRequest) -> ExportParameters:
+    return ExportParameters(
+        format=stated.format,
+        columns=stated.columns,
+        filter=_filter(stated.filter),
+        timezone=stated.timezone,
+        csv=stated.csv,
+        deadline_seconds=stated.deadline_seconds,
+    )
+
+
+def _filter(stated: TaskFilter) -> tasks.TaskFilter:
+    return tasks.TaskFilter(
+        status=stated.status,
+        priority=stated.priority,
+        due_before=instant_of(stated.due_before),
+        due_after=instant_of(stated.due_after),
+        created_before=instant_of(stated.created_before),
+        created_after=instant_of(stated.created_after),
+        updated_since=instant_of(stated.updated_since),
+    )
+
+
+def _check(members: Mapping[str, Any]) -> list[Fault]:
+    """Return what is wrong with the members that could be read, taken together."""
+    faults: list[Fault] = []
+    if members.get("timezone", TIMEZONES[0]) not in _ZONES:
+        faults.append(
+            Fault("must be the name of a zone in the tz database, such as Europe/Berlin", pointer="/timezone")
+        )
+    deadline = members.get("deadline_seconds")
+    if deadline is not None and not 1 <= deadline <= _LONGEST_DEADLINE:
+        faults.append(Fault("must be a positive number of seconds", pointer="/deadline_seconds"))
+    try:
+        parameters.canonical(_parameters(ExportRequest(**{**members, "deadline_seconds": None})))
+    except InvalidInput as error:
+        faults += [fault_of(fault) for fault in error.errors]
+    return faults
+
+
+_ZONES: Final = frozenset(TIMEZONES)
+# What any duration can hold; the bounds of the deployment are checked where the export is accepted.
+_LONGEST_DEADLINE: Final = 2**31
+
+
+# ── The contract ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_FROM_BODY: Final = {"export_id": "$response.body#/id"}
+_LINKS: Final = {
+    "status": Link("getExport", _FROM_BODY, "The state of the export."),
+    "result": Link("getExportResult", _FROM_BODY, "The file, once the export has succeeded."),
+    "cancel": Link("cancelExport", _FROM_BODY, "The end of the export without a file."),
+    "delete": Link("deleteExportResult", _FROM_BODY, "The end of the file."),
+}
+_ASKED: Final = {
+    "columns": ["id", "title", "status", "due_at"],
+    "filter": {"status": ["open", "in_progress"]},
+    "timezone": "Europe/Berlin",
+    "csv": {"delimiter": ";"},
+}
+
+
+def _operation(**members: Any) -> Operation:  # noqa: ANN401 - those of `Operation`
+    return Operation(tag="exports", scope=Scope.EXPORTS, bulkhead=Bulkhead.EXPORTS, **members)
+
+
+OPERATIONS: Final = (
+    _operation(
+        id="createExport",
+        method="POST",
+        path="/v1/exports",
+        summary="Ask for an export",
+        description=(
+            "Accepts one durable request for one file. 202 means that the request is stored, not that the file exists. "
+            "The same key with equal parameters is answered by the same export, in whatever state it is."
+        ),
+        handler=create,
+        headers=(REQUIRED_KEY,),
+        body=Body({JSON: _ASKED}, ExportRequest, _check),
+        replies=(
+            Reply(
+                status=202,
+                description="The export was accepted, now or by an earlier request with the same key.",
+                content=Export,
+                example=EXPORT_EXAMPLE,
+                headers=("Location", "Content-Location", "Retry-After", "ETag"),
+                optional_headers=("Idempotent-Replayed",),
+                links=_LINKS,
+            ),
+        ),
+        problems=(types.IDEMPOTENCY_CONFLICT, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+    ),
+    _operation(
+        id="listExports",
+        method="GET",
+        path="/v1/exports",
+        summary="List exports",
+        description="The owner's exports, newest first.",
+        handler=show_page,
+        query=ExportQuery,
+        replies=(
+            Reply(
+                status=200,
+                description="A page of exports.",
+                content=ExportList,
+                example=ExportList([EXPORT_EXAMPLE], None),
+                optional_headers=("Link",),
+                links={
+                    "next": Link("listExports", {"query.cursor": "$response.body#/next_cursor"}, "The next page."),
+                    "first": Link("getExport", {"export_id": "$response.body#/exports/0/id"}, "The first of the page."),
+                },
+            ),
+        ),
+    ),
+    _operation(
+        id="getExport",
+        method="GET",
+        path="/v1/exports/{export_id}",
+        summary="Read the state of an export",
+        description="200 in every state: the state is in the body. Retry-After is there until it is terminal.",
+        handler=show,
+        headers=(IF_NONE_MATCH,),
+        replies=(
+            Reply(
+                status=200,
+                description="The export.",
+                content=Export,
+                example=EXPORT_EXAMPLE,
+                headers=("ETag",),
+                optional_headers=("Retry-After",),
+                links=_LINKS,
+            ),
+            Reply(
+                status=304,
+                description="The client has seen this state.",
+                headers=("ETag",),
+                optional_headers=("Retry-After",),
+            ),
+        ),
+    ),
+    _operation(
+        id="cancelExport",
+        method="POST",
+        path="/v1/exports/{export_id}/cancel",
+        summary="Cancel an export",
+        description="Ends a queued or running export without a file. Of a cancelled one it changes nothing.",
+        handler=cancel,
+        replies=(
+            Reply(
+                status=200,
+                description="The export, cancelled.",
+                content=Export,
+                example=EXPORT_EXAMPLE,
+                headers=("ETag",),
+                links=_LINKS,
+            ),
+        ),
+        problems=(types.EXPORT_ENDED, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+    ),
+)

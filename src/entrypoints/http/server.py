@@ -1,0 +1,129 @@
+"""One API process: the application behind uvicorn, from the first accepted connection to the drained last one."""
+
+import asyncio
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from signal import SIGINT, SIGTERM
+from typing import Final
+
+from uvicorn import Config, Server
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from entrypoints.bootstrap import assemble, system_randomness
+from entrypoints.http import problem_types as types
+from entrypoints.http.app import create_app
+from entrypoints.http.problems import Place, Refused, problem_answer
+from entrypoints.settings import PREFIX, Settings, SettingsError
+from entrypoints.telemetry import LogEvent, configure, logger
+
+log = logger()
+
+# Connections that arrive while this process is busy wait here; the system may cap it (net.core.somaxconn).
+_BACKLOG: Final = 2048
+
+
+async def run_api(settings: Settings, *, fd: int | None) -> None:
+    """Serve the API until SIGTERM or SIGINT, then let what has begun end within the drain time.
+
+    The listening socket is the inherited descriptor `fd`, or one of its own on the configured address.
+
+    Raises:
+        SettingsError: the address cannot be listened on, or the descriptor is no socket.
+        StoreUnavailable: the database cannot be opened; the message says what to type.
+    """
+    configure(settings)
+    listener = _own_socket(settings) if fd is None else _inherited_socket(fd)
+    async with assemble(settings) as application:
+        server = _Draining(
+            Config(
+                create_app(application),
+                http=_Protocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                # Whom a proxy speaks for is nothing that this service acts upon.
+                proxy_headers=False,
+                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+            ),
+            url=settings.public_base_url or _address(listener),
+        )
+        loop = asyncio.get_running_loop()
+        for number in (SIGTERM, SIGINT):
+            loop.add_signal_handler(number, server.drain)
+        await server.serve(sockets=[listener])
+    log.info(LogEvent.API_STOPPED)
+
+
+class _Draining(Server):
+    """A server that tells when it is ready, and that its process can outlive: the database is closed after it."""
+
+    def __init__(self, config: Config, *, url: str) -> None:
+        super().__init__(config)
+        self._url = url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, and say where."""
+        await super().startup(sockets)
+        log.info(LogEvent.API_READY, url=self._url)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to `run_api`: uvicorn would raise them again at the end, before the database is closed."""
+        yield
+
+    def drain(self) -> None:
+        """Accept nothing more; the second time, wait for nothing either."""
+        log.info(LogEvent.API_DRAINING)
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 whose own refusal, of what is not HTTP, is a problem like all others."""
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - ours says the same in our form
+        """Answer what cannot be read as a request, and close the connection."""
+        refused = Refused(types.INVALID_REQUEST, "The request line or a header cannot be read as HTTP/1.1.")
+        place = Place(request_id=system_randomness().new_id(), instance="")
+        answer = problem_answer(refused, place)
+        headers = {**answer.headers, "Connection": "close", "X-Request-Id": place.request_id}
+        lines = [f"{name.lower()}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
+        self.transport.write(b"".join([STATUS_LINE[answer.status], *lines, b"\r\n", answer.body]))
+        self.transport.close()
+
+
+def _own_socket(settings: Settings) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
+            f"set {PREFIX}HOST and {PREFIX}PORT to an address that is free"
+        ) from error
+    return listener
+
+
+def _inherited_socket(fd: int) -> socket.socket:
+    try:
+        listener = socket.socket(fileno=fd)
+        listener.getsockname()
+    except OSError as error:
+        raise SettingsError(f"descriptor {fd} is no socket: {error.strerror}") from error
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    name = listener.getsockname()
+    if not isinstance(name, tuple):
+        return str(name)
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"http://{host}:{name[1]}"
