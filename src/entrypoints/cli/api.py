@@ -1,10 +1,8 @@
 """`fencepost api`: one API process."""
 
-import asyncio
-
 import rich_click as click
 
-from entrypoints.http.server import run_api
+from entrypoints.http.server import serve
 from entrypoints.settings import Settings
 
 
@@ -12,4 +10,4 @@ from entrypoints.settings import Settings
 @click.option("--fd", type=click.IntRange(min=0), metavar="N", help="Take connections from this open socket.")
 def command(*, fd: int | None) -> None:
     """Run one API process. It listens where FENCEPOST_HOST and FENCEPOST_PORT say, until SIGTERM or Ctrl-C."""
-    asyncio.run(run_api(Settings.from_environment(), fd=fd))
+    serve(Settings.from_environment(), fd=fd)

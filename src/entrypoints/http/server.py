@@ -23,6 +23,16 @@ log = logger()
 _BACKLOG: Final = 2048
 
 
+def serve(settings: Settings, *, fd: int | None) -> None:
+    """Run `run_api` on the fastest event loop that is installed.
+
+    Raises:
+        SettingsError, StoreUnavailable: as `run_api`.
+    """
+    with asyncio.Runner(loop_factory=Config("", loop="auto").get_loop_factory()) as runner:
+        runner.run(run_api(settings, fd=fd))
+
+
 async def run_api(settings: Settings, *, fd: int | None) -> None:
     """Serve the API until SIGTERM or SIGINT, then let what has begun end within the drain time.
 
