@@ -51,11 +51,19 @@ def policies() -> Policies:
     )
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The path of a database with this program's schema and nothing in it."""
-    path = tmp_path / "fencepost.db"
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a database with this program's schema and nothing in it: made once, since that waits for disks."""
+    path = tmp_path_factory.mktemp("empty") / "fencepost.db"
     migrate.migrate(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def database(tmp_path: Path, empty_database: bytes) -> Path:
+    """The path of a database of the test's own, with this program's schema and nothing in it."""
+    path = tmp_path / "fencepost.db"
+    path.write_bytes(empty_database)
     return path
 
 

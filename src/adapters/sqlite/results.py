@@ -86,7 +86,8 @@ class SqliteResultStore:
         """Delete up to `limit` chunks of the attempt; tell whether none is left."""
         bindings = _key(attempt) | {"limit": limit}
         self._connection.execute(SQL["delete_chunks"], bindings)
-        return self._connection.execute(SQL["forget_attempt"], bindings).rowcount == 1
+        self._connection.execute(SQL["forget_attempt"], bindings)
+        return self._connection.execute(SQL["has_chunks"], bindings).fetchone() is None
 
 
 def _key(attempt: Attempt) -> dict[str, object]:

@@ -91,3 +91,7 @@ DELETE FROM export_result_chunks WHERE rowid IN (
 DELETE FROM unpublished_attempts
 WHERE job_id = :job_id AND attempt = :attempt
     AND NOT EXISTS (SELECT 1 FROM export_result_chunks WHERE job_id = :job_id AND attempt = :attempt);
+
+-- name: has_chunks
+-- By one_chunk_per_number: the first entry of one attempt.
+SELECT 1 FROM export_result_chunks WHERE job_id = :job_id AND attempt = :attempt LIMIT 1;

@@ -1,4 +1,4 @@
-"""The adapters that keep the ports' laws: a second one is one more line in `ADAPTERS` and a class like the one here."""
+"""The adapters that keep the ports' laws: a second one is one more row of `ADAPTERS`."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 import pytest
 
-from adapters.sqlite import migrate
 from adapters.sqlite.snapshots import SqliteTaskSnapshots
 from adapters.sqlite.store import SqliteStore
 from domain.account import User
@@ -20,32 +19,41 @@ class Adapter(Protocol):
     """One database, and the ways into it. A second store on it stands for another process."""
 
     def open_store(
-        self, *, read_connections: int = 2, write_wait_seconds: float = 5, read_wait_seconds: float = 5
+        self,
+        *,
+        clock: Clock | None = None,
+        read_connections: int = 2,
+        write_wait_seconds: float = 5,
+        read_wait_seconds: float = 5,
     ) -> AbstractAsyncContextManager[Store]:
-        """Open a store of its own on the database."""
+        """Open a store of its own on the database; by the clock of the test if no other is given."""
         ...
 
     def snapshots(self, clock: Clock | None = None) -> TaskSnapshots:
-        """Return the way to read an owner's tasks for an export; by the database's own clock if none is given."""
+        """Return the way to read an owner's tasks for an export; by the clock of the test if no other is given."""
         ...
 
 
 class SqliteAdapter:
-    """`Adapter` on one SQLite file."""
+    """`Adapter` on one SQLite file, which is there."""
 
-    def __init__(self, folder: Path, clock: Clock, randomness: Randomness) -> None:
-        self._path = folder / "fencepost.db"
+    def __init__(self, path: Path, clock: Clock, randomness: Randomness) -> None:
+        self._path = path
         self._clock = clock
         self._randomness = randomness
-        migrate.migrate(self._path)
 
     def open_store(
-        self, *, read_connections: int = 2, write_wait_seconds: float = 5, read_wait_seconds: float = 5
+        self,
+        *,
+        clock: Clock | None = None,
+        read_connections: int = 2,
+        write_wait_seconds: float = 5,
+        read_wait_seconds: float = 5,
     ) -> AbstractAsyncContextManager[SqliteStore]:
         """Open a store of its own on the file."""
         return SqliteStore.open(
             self._path,
-            clock=self._clock,
+            clock=clock or self._clock,
             randomness=self._randomness,
             read_connections=read_connections,
             write_wait_seconds=write_wait_seconds,
@@ -57,15 +65,17 @@ class SqliteAdapter:
         return SqliteTaskSnapshots(self._path, clock=clock or self._clock)
 
 
-ADAPTERS: Final[dict[str, Callable[[Path, Clock, Randomness], Adapter]]] = {"sqlite": SqliteAdapter}
+# For each, the fixture that makes its empty database, and what opens that.
+ADAPTERS: Final[dict[str, tuple[str, Callable[[Path, Clock, Randomness], Adapter]]]] = {
+    "sqlite": ("database", SqliteAdapter),
+}
 
 
 @pytest.fixture(params=ADAPTERS)
-def adapter(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, randomness: SequentialRandomness
-) -> Adapter:
+def adapter(request: pytest.FixtureRequest, clock: ManualClock, randomness: SequentialRandomness) -> Adapter:
     """An adapter on an empty database of its own."""
-    return ADAPTERS[request.param](tmp_path, clock, randomness)
+    database, opener = ADAPTERS[request.param]
+    return opener(request.getfixturevalue(database), clock, randomness)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from domain.account import ApiToken, User
-from domain.export import Chunk, ExportJob
+from domain.export import Chunk, ExportJob, JobId
 from domain.lifecycle import Event, Transition, advance
 from domain.ports import Attempt, KeyedOutcome, UnitOfWork
 from domain.task import Task
@@ -41,7 +41,13 @@ def save_all(uow: UnitOfWork, *steps: Transition) -> None:
 def live(uow: UnitOfWork, made: Transition, *events: Event) -> ExportJob:
     """Save the step that makes a job and all that happens to it then; return the job at the end."""
     uow.exports.save(made)
-    job = made.after
+    return live_on(uow, made.after.id, *events)
+
+
+def live_on(uow: UnitOfWork, job_id: JobId, *events: Event) -> ExportJob:
+    """Save all that happens to a job; return the job at the end."""
+    job = uow.exports.get(job_id)
+    assert job is not None
     for event in events:
         step = advance(job, event)
         uow.exports.save(step)
