@@ -19,7 +19,7 @@ from adapters.sqlite.accounts import SqliteApiTokens, SqliteUsers
 from adapters.sqlite.exports import SqliteExportJobs, SqliteExportQueue
 from adapters.sqlite.results import SqliteExportResults, SqliteResultStore
 from adapters.sqlite.tasks import SqliteIdempotencyKeys, SqliteImports, SqliteTasks
-from domain.errors import PoolExhausted
+from domain.errors import EnvironmentFailure, PoolExhausted
 from domain.instants import Instant
 from domain.ports import Bulkhead, Clock, Randomness, UnitOfWork
 
@@ -54,8 +54,17 @@ class _Thread(aiosqlite.Connection):
     async def open(cls, connect: Callable[[], driver.Connection]) -> Self:
         """Start the thread and open the connection on it."""
         thread = cls(connect, iter_chunk_size=1)
-        await thread
+        try:
+            await thread
+        except EnvironmentFailure:
+            # The bridge told its thread to stop and did not wait: alone, it would speak to a loop that has ended.
+            await thread.ended()
+            raise
         return thread
+
+    async def ended(self) -> None:
+        """Return once the thread, which was told to stop, has."""
+        await asyncio.to_thread(self._thread.join)
 
     async def run(self, function: Callable[[driver.Connection], T]) -> T:
         """Run the function on the connection's thread; cancelling the caller does not stop it."""

@@ -106,15 +106,15 @@ def _csv_options(command: Callable[..., None]) -> Callable[..., None]:
 @service_options
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(**stated: Unpack[ExportOptions]) -> None:
-    """Export tasks into FILE: ask, wait, download, prove, and only then put FILE in its place.
+    """Export tasks from a running service into a file, proven complete.
 
-    The key is printed first. When anything goes wrong after that, the same command with --key goes on where it was.
+    Asks, waits, downloads, proves, and only then puts FILE in its place. The key is printed first: when anything goes
+    wrong after that, the same command with --key goes on where it was.
     """
     to_standard_output = stated["output"] == _STANDARD_OUTPUT
     if to_standard_output and stated["as_json"]:
         raise click.UsageError("--json and the file cannot both go to standard output.")
-    signal.signal(signal.SIGTERM, _terminated)
-    with connected(url=stated["url"], token_file=stated["token_file"]) as client, _place(stated["output"]) as file:
+    with _ended_by_sigterm(), connected(stated) as client, _place(stated["output"]) as file:
         key = stated["key"] or client.new_key()
         note(f"Key: {key}")
         with _advice(key):
@@ -202,6 +202,16 @@ def _advice(key: str) -> Iterator[None]:
     except (ClientFailure, KeyboardInterrupt, SystemExit):
         note(f"Nothing was written. To go on with the same export, add: --key {shlex.quote(key)}")
         raise
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that what was begun is taken back."""
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terminated(*_: object) -> NoReturn:

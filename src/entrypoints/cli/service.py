@@ -1,6 +1,7 @@
 """Commands that are clients of a running service: where it is, and who asks."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TypedDict
 
@@ -18,6 +19,7 @@ class ServiceOptions(TypedDict):
 
     url: str | None
     token_file: str | None
+    patience: float
     key: str | None
 
 
@@ -30,13 +32,21 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--token-file", metavar="FILE", help="Read the token from the file, instead of from FENCEPOST_TOKEN."
         ),
+        click.option(
+            "--patience",
+            type=click.FloatRange(min=0),
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to keep trying while the service is out of reach or busy.",
+        ),
         click.option("--url", metavar="URL", help="Where the service is, instead of FENCEPOST_URL."),
     ):
         command = option(command)
     return command
 
 
-def connected(*, url: str | None, token_file: str | None) -> Client:
+def connected(stated: ServiceOptions) -> Client:
     """Return a client of the service that the options or the environment name.
 
     Raises:
@@ -44,8 +54,15 @@ def connected(*, url: str | None, token_file: str | None) -> Client:
         OSError: the file of the token cannot be read.
     """
     settings = ClientSettings.from_environment()
-    if url is not None:
-        settings = replace(settings, url=url)
-    if token_file is not None:
-        settings = replace(settings, token=Path(token_file).read_text(encoding="utf-8").strip())
-    return Client(settings, clock=system_clock(), randomness=system_randomness(), on_trouble=note)
+    if stated["url"] is not None:
+        settings = replace(settings, url=stated["url"])
+    if stated["token_file"] is not None:
+        token = Path(stated["token_file"]).read_text(encoding="utf-8", errors="replace")
+        settings = replace(settings, token=token.strip())
+    return Client(
+        settings,
+        clock=system_clock(),
+        randomness=system_randomness(),
+        patience=timedelta(seconds=stated["patience"]),
+        on_trouble=note,
+    )

@@ -60,7 +60,7 @@ def import_(**stated: Unpack[ImportOptions]) -> None:
     media = _KINDS[stated["kind"] or _kind_of(stated["file"])]
     with (
         _opened(stated["file"]) as file,
-        connected(url=stated["url"], token_file=stated["token_file"]) as client,
+        connected(stated) as client,
     ):
         key = stated["key"] or client.new_key()
         try:

@@ -74,15 +74,16 @@ class Client:
         on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         host = _host_of(settings.url)
-        if settings.token is None:
-            raise OutOfReach(f"there is no token: {_ADVICE[401]}")
+        token = settings.token or ""
+        if not (token.isascii() and token.isprintable() and token and " " not in token):
+            raise OutOfReach(f"there is no token, or what is given is none: {_ADVICE[401]}")
         self._url = settings.url.rstrip("/")
         self._clock = clock
         self._randomness = randomness
         self._patience_seconds = patience.total_seconds()
         self._on_trouble = on_trouble
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {settings.token}", "User-Agent": "fencepost-client"},
+            headers={"Authorization": f"Bearer {token}", "User-Agent": "fencepost-client"},
             timeout=_LIMITS,
             # What a proxy for the outside is set up for is not on this machine.
             trust_env=host not in {"127.0.0.1", "::1", "localhost"},
