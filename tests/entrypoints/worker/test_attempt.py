@@ -17,8 +17,16 @@ from domain.errors import (
 from domain.export import ErrorCode, JobStatus
 from domain.use_cases.accounts import disable_user
 from domain.use_cases.exports import read_chunk
-from domain.use_cases.work import complete_export, fail_export, release_export, stage_chunk, still_holds, was_committed
-from entrypoints.attempt import Outcome
+from domain.use_cases.work import (
+    claim_export,
+    complete_export,
+    fail_export,
+    release_export,
+    stage_chunk,
+    still_holds,
+    was_committed,
+)
+from entrypoints.attempt import Interruption, Outcome
 from tests.entrypoints.worker.bench import Bench, bench
 from tests.processes import eventually_so
 
@@ -77,8 +85,25 @@ async def test_an_attempt_stops_itself_when_its_lease_has_run_out(at: Bench) -> 
     assert (await at.job(job_id)).attempt_count == 2
 
 
-async def test_the_lease_is_never_taken_to_outlast_the_deadline(at: Bench) -> None:
-    """A claim close to the deadline holds until the deadline only, and the worker stops by then."""
+async def test_the_lease_is_measured_from_before_the_claim(at: Bench) -> None:
+    """A claim that waited half a lease for the write lock leaves the other half: the worker errs on the safe side."""
+    job_id = await at.enqueue()
+    at.store.run_before(claim_export, lambda: at.let_pass(30))
+
+    async def outlive(seq: int) -> None:
+        at.let_pass(31)
+        await forever(seq)
+
+    at.before_chunk = outlive
+    assert await at.worker.process_next() is Outcome.LOST
+    lease_until = (await at.job(job_id)).lease_until
+    assert lease_until is not None
+    assert lease_until > at.clock.now()
+
+
+@pytest.mark.usefixtures("json_logs")
+async def test_the_lease_is_never_taken_to_outlast_the_deadline(at: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    """A claim close to the deadline holds until the deadline only, and the worker stops by itself by then."""
     job_id = await at.enqueue()
     at.let_pass(3600 - 5)
 
@@ -88,6 +113,7 @@ async def test_the_lease_is_never_taken_to_outlast_the_deadline(at: Bench) -> No
 
     at.before_chunk = outlive
     assert await at.worker.process_next() is Outcome.LOST
+    assert Interruption.LEASE_OVER in capfd.readouterr().err
     assert await at.worker.process_next() is None
     job = await at.job(job_id)
     assert (job.status, job.last_error_code) == (JobStatus.FAILED, ErrorCode.DEADLINE_EXCEEDED)
