@@ -1,7 +1,8 @@
-"""The examples of the client guide, run as they stand there against a service of real processes."""
+"""The examples of the client guide and of the README, run against a service of real processes."""
 
 import asyncio
 import csv
+import json
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.tasks import create_task, list_tasks
 from entrypoints.bootstrap import assemble, migrate_database
 from entrypoints.settings import CLIENT_VARIABLES, PREFIX, Settings
-from tests.processes import fencepost, free_port
+from tests.processes import eventually, fencepost, free_port
 from tests.tree import ROOT
 
 RUNNABLE = re.compile(r"^```(sh|python) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -31,6 +32,8 @@ GUIDE = (ROOT / "docs" / "client-guide.md").read_text(encoding="utf-8")
 BLOCKS = RUNNABLE.findall(GUIDE)
 EXPORTS = [(kind, text) for kind, text in BLOCKS if "/v1/exports" in text]
 IMPORTS = [(kind, text) for kind, text in BLOCKS if "/v1/tasks/import" in text]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CURL = re.compile(r"^curl (?:[^\\\n]|\\\n)*", re.MULTILINE)
 WITHIN_SECONDS = 60
 
 TASKS = [
@@ -140,3 +143,18 @@ def test_the_import_example_brings_its_task_in_once(kind: str, text: str, servic
     first = run(kind, text, environment=reader.environment, directory=tmp_path)
     assert run(kind, text, environment=reader.environment, directory=tmp_path) == first
     assert service.titles(reader) == ["Water the plants"]
+
+
+@needs_curl
+def test_the_three_lines_of_the_readme_download_what_is_there(service: Service, tmp_path: Path) -> None:
+    """With the id that the first answers with put for ID, the second tells of success, and the third saves the file."""
+    ask, look, download = CURL.findall(README)
+    environment = service.reader(TASKS).environment
+
+    def answer(line: str) -> str:
+        return run("sh", line, environment=environment, directory=tmp_path)
+
+    export_id = json.loads(answer(ask))["id"]
+    eventually(lambda: '"status":"succeeded"' in answer(look.replace("ID", export_id)))
+    answer(download.replace("ID", export_id))
+    assert (tmp_path / "tasks.csv").read_text(encoding="utf-8").count("\r\n") == len(TASKS) + 2
