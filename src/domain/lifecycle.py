@@ -397,20 +397,23 @@ def advance(job: ExportJob, event: Event) -> Transition:
         GuardRefused: a row exists, and the condition that is named does not hold.
     """
     step = _Step(job, event)
-    no_row = NoSuchTransition(job_id=job.id, event=event.name, status=job.status.value, rule="no rule leads there")
     moves = _MACHINE.events.get(event.name)
     if moves is None:
-        raise no_row
+        raise _no_row(job, event)
     try:
         taken = moves.trigger(step, step)
     except MachineError as error:
-        raise no_row from error
+        raise _no_row(job, event) from error
     if not taken or step.after is None:
         condition = step.refusing_condition()
         refusal = NotHolding if condition is holds else GuardRefused
         raise refusal(job_id=job.id, event=event.name, status=job.status.value, rule=words(condition))
     after = replace(step.after, status=JobStatus(step.state), version=job.version + 1)
     return _transition(job, after, event)
+
+
+def _no_row(job: ExportJob, event: Event) -> NoSuchTransition:
+    return NoSuchTransition(job_id=job.id, event=event.name, status=job.status.value, rule="no rule leads there")
 
 
 def require_holding(job: ExportJob, event: Held) -> None:
