@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from domain.account import OwnerId
+from domain.account import OwnerId, Scope, TokenId, token_from
 from domain.errors import StoreBusy
 from domain.export import ExportJob, ExportResult, HistoryEntry, JobId, Progress
 from domain.parameters import ExportParameters
 from domain.ports import Attempt, Bulkhead, UnitOfWork
 from domain.task import NewTask, TaskFilter, TaskId
-from domain.use_cases.accounts import add_user
+from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.exports import ExportRequest, cancel_export, enqueue_export, read_chunk
 from domain.use_cases.imports import begin_import, publish_import, store_batch
 from domain.use_cases.work import sweep_lost_attempts
@@ -28,6 +28,8 @@ TASK_COUNT = 100_000
 FEW = ExportParameters(filter=TaskFilter(priority=(1,)))
 ALL = ExportParameters()
 
+OWNER = "ann"
+
 _BATCH = 1000
 _RAW_DEFLATE = -15
 
@@ -37,7 +39,7 @@ async def fill(path: Path) -> OwnerId:
     settings = Settings(database=str(path))
     migrate_database(settings)
     async with assemble(settings) as app:
-        owner = await app.store.write(add_user, "ann")
+        owner = await app.store.write(add_user, OWNER)
         number = await app.store.write(begin_import, owner.id)
         for start in range(0, TASK_COUNT, _BATCH):
             rows = [
@@ -58,6 +60,13 @@ class Site:
         self.settings = app.settings
         self.directory = directory
 
+    async def token(self) -> str:
+        """Return a token that speaks for the owner."""
+        token = token_from(self._app.randomness.new_secret())
+        token_id = TokenId(self._app.randomness.new_id())
+        await self._app.store.write(issue_token, OWNER, token_id=token_id, token=token, scopes=frozenset(Scope))
+        return token
+
     async def enqueue(self, parameters: ExportParameters = ALL) -> JobId:
         """Ask for one export."""
         job_id = JobId(self._app.randomness.new_id())
@@ -74,6 +83,12 @@ class Site:
         job = await self._app.store.read(Bulkhead.EXPORTS, lambda uow: uow.exports.get(job_id))
         assert job is not None
         return job
+
+    async def jobs(self) -> list[ExportJob]:
+        """Return the owner's exports."""
+        return await self._app.store.read(
+            Bulkhead.EXPORTS, lambda uow: uow.exports.page(self._owner_id, frozenset(), before=None, limit=100)
+        )
 
     async def has_ended(self, job_id: JobId) -> bool:
         """Tell whether the export is in a terminal status."""
