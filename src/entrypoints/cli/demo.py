@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Final
 
 import rich_click as click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from entrypoints.cli.checkout import in_checkout
 from entrypoints.cli.main import EXIT_FAILED
@@ -17,8 +14,6 @@ from entrypoints.demo.proof import Plan, Report, demonstrate
 _SAMPLE: Final = "examples/tasks-real.csv"
 _OUTPUT: Final = "demo-output.csv"
 _SHOWN_REFUSALS: Final = 20
-# Without a terminal there is no width to fit into, and a line that is cut or folded cannot be searched.
-_NO_TERMINAL_WIDTH: Final = 200
 
 
 @click.command()
@@ -65,33 +60,27 @@ def _source(stated: str | None) -> Path:
 
 
 def _show(report: Report, plan: Plan) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = _NO_TERMINAL_WIDTH
-    console.print()
-    console.print(_timeline(report))
-    if report.imported.refused:
-        console.print("\n[bold]Rows refused[/bold]")
-        for row in report.imported.refused_rows[:_SHOWN_REFUSALS]:
-            console.print(f"  {escape(str(row))}")
-        if (more := report.imported.refused - _SHOWN_REFUSALS) > 0:
-            console.print(f"  … and {more:,} more")
-    console.print("\n[bold]Checks[/bold]")
-    for check in report.checks:
-        mark = "[green]held  [/green]" if check.holds else "[red]FAILED[/red]"
-        console.print(f"  {mark}  {escape(check.said)}")
-    verdict = "[bold green]Everything held." if report.holds else "[bold red]Not everything held."
-    console.print(f"\n{verdict}[/] The exported file is {escape(str(plan.target))}")
-
-
-def _timeline(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
-    table.add_column("Timeline")
-    table.add_column("at, ms", justify="right")
-    table.add_column("took, ms", justify="right")
-    table.add_column("")
+    _heading("Timeline")
     start = before = report.moments[0].at
     for moment in report.moments:
-        table.add_row(moment.name, f"{moment.at - start:,}", f"{moment.at - before:,}", moment.said)
+        took = moment.at - before
+        click.echo(f"  {moment.name:<12}  {moment.at - start:>7,} ms  {took:>+7,} ms  {moment.said}".rstrip())
         before = moment.at
-    return table
+    if report.imported.refused:
+        _heading("Rows refused")
+        for row in report.imported.refused_rows[:_SHOWN_REFUSALS]:
+            click.echo(f"  {row}")
+        if (more := report.imported.refused - _SHOWN_REFUSALS) > 0:
+            click.echo(f"  … and {more:,} more")
+    _heading("Checks")
+    for check in report.checks:
+        mark = click.style("held  ", fg="green") if check.holds else click.style("FAILED", fg="red")
+        click.echo(f"  {mark}  {check.said}")
+    verdict = click.style("Everything held.", fg="green", bold=True)
+    if not report.holds:
+        verdict = click.style("Not everything held.", fg="red", bold=True)
+    click.echo(f"\n{verdict} The exported file is {plan.target}")
+
+
+def _heading(text: str) -> None:
+    click.echo(f"\n{click.style(text, bold=True)}")

@@ -119,8 +119,8 @@ def _commands(*, url: str, links_from: str, token: str, key: str) -> tuple[str, 
     ask = f"curl -sS -o /dev/null -D - -X POST {bearer} -H 'Idempotency-Key: {key}' -H 'Content-Type: application/json'"
     location = "sed -n 's/^[Ll]ocation: //p' | tr -d '\\r'"
     export = f"{links_from}$LOCATION"
-    # Until the file is there the answer is a 409 that says when to come back, which curl does when told to.
-    fetch = "curl -sSf --retry 20 --retry-all-errors"
+    # Until the file is there the answer is a 409 that says when to come back, which curl does, and need not tell.
+    fetch = "curl -sf --retry 20 --retry-all-errors"
     return (
         f"LOCATION=$({ask} -d '{{}}' {url}/v1/exports | {location})",
         f"curl -sS {bearer} \"{export}\" -w '\\n'",
