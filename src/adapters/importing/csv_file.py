@@ -69,7 +69,7 @@ class _Lines(Iterator[str]):
         self._record_length += len(line)
         if self._record_length > _LONGEST_RECORD:
             reason = (
-                f"the record that begins here is longer than {_LONGEST_RECORD:,} characters; is a quote not closed?"
+                f"the record that begins here is longer than {_LONGEST_RECORD:,} characters: a quote may not be closed"
             )
             raise _unreadable(self.record_line, reason)
         if not line.isascii() and (wrong := _NOT_UTF8.search(line)) is not None:

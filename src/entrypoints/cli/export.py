@@ -20,7 +20,7 @@ from entrypoints.cli.printing import note, show_json
 from entrypoints.cli.progress import showing
 from entrypoints.cli.service import ServiceOptions, connected, service_options
 from entrypoints.client.answers import Export
-from entrypoints.client.failures import ClientFailure, WithoutResult
+from entrypoints.client.failures import OutOfReach, TimedOut, Unproven
 from entrypoints.client.saving import whole_file
 from entrypoints.client.session import Client, Proof, result_of
 
@@ -197,9 +197,7 @@ def _place(output: str) -> Iterator[BinaryIO]:
 def _advice(key: str) -> Iterator[None]:
     try:
         yield
-    except WithoutResult:
-        raise
-    except (ClientFailure, KeyboardInterrupt, SystemExit):
+    except (OutOfReach, TimedOut, Unproven, KeyboardInterrupt, SystemExit):
         note(f"Nothing was written. To go on with the same export, add: --key {shlex.quote(key)}")
         raise
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from domain.errors import EnvironmentFailure, Refusal
 from entrypoints.cli.main import EXIT_FAILED
-from entrypoints.client.failures import ClientFailure, OutOfReach, TimedOut, Unproven
+from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, TimedOut, Unproven
 from entrypoints.settings import SettingsError
 
 EXIT_USAGE: Final = 2
@@ -32,7 +32,7 @@ def explain(error: BaseException) -> Explained:
             status, said = EXIT_USAGE, f"{error.format_message()} See `{path} --help`."
         case click.ClickException():
             status, said = EXIT_FAILED, error.format_message()
-        case SettingsError():
+        case SettingsError() | BadKey():
             status, said = EXIT_USAGE, str(error)
         case EnvironmentFailure() | OutOfReach() | TimedOut():
             status, said = EXIT_OUT_OF_REACH, str(error)

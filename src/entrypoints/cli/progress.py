@@ -51,7 +51,7 @@ class _Lines:
     def export(self, export: Export) -> None:
         if export.status != self._status:
             self._status = export.status
-            note(f"Export {export.id} is {export.status}.")
+            note(f"Export {export.id}: {export.status}")
 
     def download(self, byte_count: int, total: int) -> None:
         """Stay silent: the end of the download is told by its proof."""

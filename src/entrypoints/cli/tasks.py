@@ -12,7 +12,7 @@ import rich_click as click
 
 from entrypoints.cli.printing import note, show_json
 from entrypoints.cli.service import ServiceOptions, connected, service_options
-from entrypoints.client.failures import ClientFailure, Refused
+from entrypoints.client.failures import OutOfReach, Refused
 from entrypoints.client.session import ImportMedia
 
 _STANDARD_INPUT: Final = "-"
@@ -66,9 +66,11 @@ def import_(**stated: Unpack[ImportOptions]) -> None:
         try:
             outcome = client.import_file(file, media, key=key, options=options)
         except Refused as refused:
-            _list([*map(str, refused.problem.errors)], refused.problem.error_count or 0)
+            # A single fault of the file as a whole is told by the refusal itself.
+            if refused.problem.error_count is not None or len(refused.problem.errors) > 1:
+                _list([*map(str, refused.problem.errors)], refused.problem.error_count or 0)
             raise
-        except ClientFailure:
+        except (OutOfReach, KeyboardInterrupt):
             note(f"Safe to repeat with: --key {key}")
             raise
     if stated["as_json"]:

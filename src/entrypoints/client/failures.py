@@ -1,6 +1,7 @@
 """What can go wrong for a client, each in one sentence that says what to do.
 
 ClientFailure
+├── BadKey          what was given as a key cannot be one
 ├── Refused         the service answered, and said no
 ├── WithoutResult   the export has ended, and there is no file
 ├── OutOfReach      the service could not be reached, or was busy for too long
@@ -13,6 +14,10 @@ from entrypoints.client.answers import Problem
 
 class ClientFailure(Exception):  # noqa: N818 - tells a failure of the service from an error of this program
     """The service did not do what it was asked for."""
+
+
+class BadKey(ClientFailure):
+    """No idempotency key: empty, or not printable ASCII. Nothing was asked."""
 
 
 class Refused(ClientFailure):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from io import SEEK_END
+from re import compile as pattern
 from typing import BinaryIO, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 
 from domain.ports import Clock, Randomness
 from entrypoints.client.answers import Export, Imported, Problem, ResultFile
-from entrypoints.client.failures import ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
 from entrypoints.settings import ClientSettings
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ _LATER: Final = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 _TIMES_TO_DOWNLOAD: Final = 4
+_BARE_KEY: Final = pattern(r"[A-Za-z0-9._~-]+")
 _PIECE: Final = 1 << 16
 _GZIP_WINDOW: Final = 31
 # A large import is answered when it is committed; an upload or a download only has to keep moving.
@@ -108,7 +110,7 @@ class Client:
             Refused: the parameters are not accepted, or the key was used with others.
             OutOfReach: no answer in time. Whether there is an export now, the same key tells.
         """
-        headers = {"Idempotency-Key": key}
+        headers = {"Idempotency-Key": _key_field(key)}
         return self._answer(
             lambda: self._http.post(f"{self._url}/v1/exports", json=dict(parameters), headers=headers), Export
         )
@@ -171,7 +173,7 @@ class Client:
             OutOfReach: no answer in time. Whether it was imported, the same key tells.
         """
         length = file.seek(0, SEEK_END)
-        headers = {"Idempotency-Key": key, "Content-Type": media.value, "Content-Length": str(length)}
+        headers = {"Idempotency-Key": _key_field(key), "Content-Type": media.value, "Content-Length": str(length)}
 
         def send() -> httpx.Response:
             file.seek(0)
@@ -303,6 +305,16 @@ def _host_of(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not host:
         raise OutOfReach(f"{url!r} is not the address of a service, such as http://127.0.0.1:8080")
     return host
+
+
+def _key_field(key: str) -> str:
+    """Return the key as a header field holds it: bare, or as a quoted string (RFC 9651) where it needs one."""
+    if not key or not key.isascii() or not key.isprintable():
+        raise BadKey(f"the key {key!r} is none: it must be printable ASCII characters, such as monthly-2026-01")
+    if _BARE_KEY.fullmatch(key):
+        return key
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _decoded(response: httpx.Response, kind: type[T]) -> T:

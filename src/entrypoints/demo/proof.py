@@ -133,9 +133,12 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
         still_up()
         tell(said)
 
-    with Client(
-        connection, clock=clock, randomness=system_randomness(), patience=_PATIENCE, on_trouble=on_trouble
-    ) as client:
+    with (
+        Client(
+            connection, clock=clock, randomness=system_randomness(), patience=_PATIENCE, on_trouble=on_trouble
+        ) as client,
+        whole_file(plan.target) as download,
+    ):
         began_at = clock.now()
         with plan.source.open("rb") as file:
             imported = client.import_file(
@@ -151,8 +154,7 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
         accepted_at = clock.now()
         export = client.wait(export, timeout=_EXPORT_WITHIN, on_progress=lambda _: still_up())
         result = result_of(export)
-        with whole_file(plan.target) as download:
-            proof = client.download(export, download)
+        proof = client.download(export, download)
         downloaded_at = clock.now()
     comparison = compare(
         plan.source,

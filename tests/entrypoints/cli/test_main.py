@@ -12,7 +12,7 @@ from domain.errors import InputError, InvalidInput, NotFound, StoreBusy
 from entrypoints.cli.failure import explain
 from entrypoints.cli.main import command_of, run, summaries
 from entrypoints.client.answers import Problem
-from entrypoints.client.failures import OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.failures import BadKey, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
 from entrypoints.settings import SettingsError
 
 
@@ -119,6 +119,7 @@ def test_a_reader_that_leaves_is_no_failure_to_tell_of(tmp_path: Path) -> None:
         (InvalidInput(InputError("name", "x")), 1),
         (NotFound("x"), 1),
         (StoreBusy("x"), 3),
+        (BadKey("x"), 2),
         (Refused(Problem(title="x")), 1),
         (WithoutResult("x"), 1),
         (OutOfReach("x"), 3),

@@ -97,23 +97,23 @@ class TestExport:
         ]
 
     @pytest.mark.parametrize(
-        ("answer", "status"),
+        ("answer", "status", "can_go_on"),
         [
-            (a_file(FILE[:-1]), 4),
-            (a_file(cut_after=3), 4),
-            (a_problem(410, "The file has expired"), 1),
+            (a_file(FILE[:-1]), 4, True),
+            (a_file(cut_after=3), 4, True),
+            (a_problem(410, "The file has expired"), 1, False),
         ],
     )
     def test_what_is_not_proven_is_not_there(
-        self, here: Path, answer: Scripted, status: int, capsys: pytest.CaptureFixture[str]
+        self, here: Path, answer: Scripted, status: int, *, can_go_on: bool, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """An earlier file stays as it was, nothing lies beside it, and the key to go on is told."""
+        """An earlier file stays as it was, nothing lies beside it, and the key is told where it helps."""
         (here / "out.csv").write_text("earlier")
         with scripted({**SOUND, RESULT: [answer]}) as service:
             assert typed(service, here, "export", "-o", str(here / "out.csv"), "--key", "k") == status
         assert (here / "out.csv").read_text() == "earlier"
         assert left_in(here) == ["out.csv"]
-        assert "To go on with the same export, add: --key k" in capsys.readouterr().err
+        assert ("To go on with the same export, add: --key k" in capsys.readouterr().err) is can_go_on
 
     def test_a_file_for_a_pipe_is_proven_before_its_first_byte(
         self, here: Path, capfdbinary: pytest.CaptureFixture[bytes]

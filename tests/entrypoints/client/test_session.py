@@ -10,7 +10,7 @@ import pytest
 
 from adapters.system.clock import SystemClock
 from entrypoints.client.answers import Export
-from entrypoints.client.failures import ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
 from entrypoints.client.session import Client, ImportMedia
 from entrypoints.settings import ClientSettings
 from tests.entrypoints.client.scripted import (
@@ -108,6 +108,27 @@ class TestRepeating:
                 client.create_export({}, key="k")
             assert refusal.value.problem.status == status
             assert len(service.received) == 1
+
+
+class TestKeys:
+    """Idempotency keys on their way into a header."""
+
+    @pytest.mark.parametrize(
+        ("key", "field"), [("a.b-c_d~9", "a.b-c_d~9"), ("a b", '"a b"'), ("a,b;c", '"a,b;c"'), ('"\\', r'"\"\\"')]
+    )
+    def test_any_printable_key_arrives_as_it_is(self, key: str, field: str) -> None:
+        """What a bare word cannot hold is quoted, as structured fields have it."""
+        with session(create=[an_export("queued")]) as (client, service):
+            client.create_export({}, key=key)
+        assert service.received[0].headers["Idempotency-Key"] == field
+
+    @pytest.mark.parametrize("key", ["", "\n", "ü"])
+    def test_what_cannot_be_a_key_is_refused_before_it_is_sent(self, key: str) -> None:
+        """The message shows it."""
+        with session(create=[an_export("queued")]) as (client, service):
+            with pytest.raises(BadKey, match="must be printable ASCII"):
+                client.create_export({}, key=key)
+            assert service.received == []
 
 
 class TestWaiting:
