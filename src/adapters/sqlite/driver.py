@@ -47,8 +47,10 @@ PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",  # after a long reader the WAL is cut back to 64 MiB, and not kept large
 )
 _READ_ONLY: Final = "PRAGMA query_only = ON"  # a reader that wrote would bypass the one writer
-# Reads meet a lock only while another process recovers or closes the WAL: milliseconds, so waiting is right.
-_READ_BUSY_SECONDS: Final = 2.0
+_WAITS_FOR_NO_LOCK: Final = "PRAGMA busy_timeout = 0"  # a writer waits by itself, with short sleeps of random length
+# Opening and reading meet a lock only while another process creates, recovers or closes the database: milliseconds, so
+# waiting is right.
+_BUSY_SECONDS: Final = 2.0
 _CACHED_STATEMENTS: Final = 256  # more than there are, so that none is ever compiled twice
 
 
@@ -69,7 +71,7 @@ def require_sound_version(version: tuple[int, int, int] = VERSION) -> None:
 def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Connection:
     """Open the database with every PRAGMA set.
 
-    Transactions are begun and ended by hand. A writer waits for no lock by itself: `transactions` does, fairly.
+    Transactions are begun and ended by hand. A writer waits for no lock by itself: the store does, fairly.
 
     Raises:
         StoreUnavailable: the file is not there, cannot be opened, or SQLite is unsafe.
@@ -80,7 +82,7 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
         connection = dbapi.connect(
             f"file:{quote(str(path))}?mode={mode}",
             uri=True,
-            timeout=_READ_BUSY_SECONDS if read_only else 0,
+            timeout=_BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,  # made on one thread and used on another, never on two at once
             cached_statements=_CACHED_STATEMENTS,
@@ -88,7 +90,7 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
     except Error as error:
         raise translated(error, path) from error
     try:
-        for pragma in (*PRAGMAS, _READ_ONLY) if read_only else PRAGMAS:
+        for pragma in (*PRAGMAS, _READ_ONLY if read_only else _WAITS_FOR_NO_LOCK):
             connection.execute(pragma)
     except Error as error:
         connection.close()
@@ -112,7 +114,7 @@ def translated(error: Error, path: Path | None = None) -> EnvironmentFailure:
     if "unable to open" in text:
         return StoreUnavailable(f"there is no database to open{where}; run `fencepost migrate` to create it")
     if "not a database" in text:
-        return StoreUnavailable(f"this file is not a database{where}")
+        return StoreUnavailable(f"this file is not a database{where}; choose another one with FENCEPOST_DATABASE")
     return StoreUnavailable(f"the database cannot be used{where}: {text}")
 
 
