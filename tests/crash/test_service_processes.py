@@ -134,6 +134,8 @@ async def test_a_hang_up_renews_every_child_and_refuses_no_connection(open_site:
             for child in ("api", "worker-1", "worker-2"):
                 assert pid_of(service, child, count=2) not in before
             assert all_gone(before)
+            assert len(service.events("worker.stopped")) == 2
+            assert len(service.events("api.stopped")) == 1
             answered = client.answered
             eventually(lambda: client.answered > answered + 20)
         assert client.refused == 0
