@@ -5,7 +5,6 @@ and its own dates, so that a mistake in the program is not made twice.
 """
 
 import csv
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +17,8 @@ _TEXTS: Final = ("title", "description")
 _DEFAULTS: Final = {"description": "", "status": "open", "priority": "3"}
 # What Python's reader takes when nobody changed it: no cell of an export may be longer.
 _USUAL_LIMIT: Final = 131_072
+# The limit is kept in a C long, which has 32 bits on some systems.
+_NO_LIMIT: Final = (1 << 31) - 1
 _WHITE: Final = " \t\r\n\u00a0\u3000\u200b\ufeff"
 _SIGNS: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 _FIRST: Final = frozenset("\t\r\n'")
@@ -41,12 +42,12 @@ class Comparison(NamedTuple):
     differences: Sequence[str]
 
 
-def read_records(path: Path, *, limit: int = sys.maxsize) -> Iterator[Record]:
+def read_records(path: Path, *, limit: int = _NO_LIMIT) -> Iterator[Record]:
     """Yield the records of a file below its header."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
-        csv.field_size_limit(min(limit, _LARGEST_LIMIT))
+        csv.field_size_limit(limit)
         reader = csv.reader(file, delimiter=next((sign for sign in first if sign in ",;\t|"), ","), strict=True)
         header = next(reader)
         line = reader.line_num + 1
@@ -54,10 +55,6 @@ def read_records(path: Path, *, limit: int = sys.maxsize) -> Iterator[Record]:
             if cells:
                 yield Record(line, dict(zip(header, cells, strict=True)) if len(cells) == len(header) else {})
             line = reader.line_num + 1
-
-
-# The limit is a C long.
-_LARGEST_LIMIT: Final = (1 << 31) - 1
 
 
 def compare(before: Path, after: Path, *, refused_lines: frozenset[int], began_at: int, ended_at: int) -> Comparison:
