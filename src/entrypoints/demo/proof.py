@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -153,6 +154,7 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
         export = client.create_export({"columns": list(COLUMNS)}, key=client.new_key())
         accepted_at = clock.now()
         export = client.wait(export, timeout=_EXPORT_WITHIN, on_progress=lambda _: still_up())
+        seen_at = clock.now()
         result = result_of(export)
         proof = client.download(export, download)
         downloaded_at = clock.now()
@@ -169,10 +171,12 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
         Moment("submitted", submitted_at),
         Moment("accepted", accepted_at, f"export {export.id}"),
         *_moments_of(export, result),
+        Moment("seen", seen_at, "by the client, which asks as often as it is told to"),
         Moment("downloaded", downloaded_at, f"{proof.wire_byte_count:,} bytes sent as {proof.coding}"),
         _verified(clock),
     ]
-    return Report(moments=moments, checks=_checks(imported, result, proof, comparison), imported=imported)
+    checks = _checks(imported, result, _Downloaded(plan.target.read_bytes(), proof), comparison)
+    return Report(moments=moments, checks=checks, imported=imported)
 
 
 def _verified(clock: Clock) -> Moment:
@@ -188,13 +192,21 @@ def _moments_of(export: Export, result: ResultFile) -> list[Moment]:
     ]
 
 
-def _checks(imported: Imported, result: ResultFile, proof: Proof, comparison: Comparison) -> list[Check]:
-    refused = imported.refused_rows
+class _Downloaded(Struct, frozen=True):
+    """The file as it lies on the disk, and what the client found while it came."""
+
+    content: bytes
+    proof: Proof
+
+
+def _checks(imported: Imported, result: ResultFile, downloaded: _Downloaded, comparison: Comparison) -> list[Check]:
+    refused, digest = imported.refused_rows, sha256(downloaded.content).hexdigest()
     return [
-        Check(holds=True, said=f"length and Repr-Digest of the {proof.wire_byte_count:,} bytes that were sent"),
+        # The client has refused the download otherwise.
+        Check(holds=True, said=f"length and Repr-Digest of the {downloaded.proof.wire_byte_count:,} bytes sent"),
         Check(
-            holds=(proof.byte_count, proof.sha256) == (result.bytes, result.sha256),
-            said=f"{proof.byte_count:,} bytes of plain file, sha256 {proof.sha256}",
+            holds=(len(downloaded.content), digest) == (result.bytes, result.sha256),
+            said=f"{len(downloaded.content):,} bytes of plain file on the disk, sha256 {digest}",
         ),
         Check(
             holds=comparison.row_count == result.rows == imported.imported,
