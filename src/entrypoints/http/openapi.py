@@ -211,7 +211,7 @@ def _header_parameter(header: Header[Any]) -> Json:
         "in": "header",
         "required": header.missing is not None,
         "description": header.description,
-        "schema": {"type": "string", "pattern": header.pattern},
+        "schema": {"type": "string", "format": header.format, "pattern": header.pattern},
         "example": header.example,
     }
 

@@ -34,6 +34,7 @@ class Header(Struct, Generic[T], frozen=True, kw_only=True):
     name: str
     read: Callable[[Sequence[str]], T]
     pattern: str
+    format: str
     description: str
     example: str
     missing: ProblemType | None = None
@@ -44,6 +45,7 @@ IF_MATCH: Final = Header[EntityTags](
     name="If-Match",
     read=read_entity_tags,
     pattern=TAGS_PATTERN,
+    format="entity-tags",
     description="The version that is meant, as the ETag that was read; `*` for any.",
     example='"3"',
     missing=types.PRECONDITION_REQUIRED,
@@ -53,6 +55,7 @@ IF_NONE_MATCH: Final = Header[EntityTags](
     name="If-None-Match",
     read=read_entity_tags,
     pattern=TAGS_PATTERN,
+    format="entity-tags",
     description="The ETag of a copy that the client has: answered by 304 while it is current.",
     example='"3"',
 )
@@ -64,6 +67,7 @@ OPTIONAL_KEY: Final = Header[str](
     name="Idempotency-Key",
     read=read_idempotency_key,
     pattern=KEY_PATTERN,
+    format="idempotency-key",
     description=_KEY_WORDS,
     example="5f0c4a2e-report",
     malformed=types.KEY_MALFORMED,
@@ -72,6 +76,7 @@ REQUIRED_KEY: Final = Header[str](
     name="Idempotency-Key",
     read=read_idempotency_key,
     pattern=KEY_PATTERN,
+    format="idempotency-key",
     description=_KEY_WORDS,
     example='"monthly report, 2026-01"',
     missing=types.KEY_MISSING,

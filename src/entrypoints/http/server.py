@@ -29,7 +29,7 @@ def serve(settings: Settings, *, fd: int | None) -> None:
     Raises:
         SettingsError, StoreUnavailable: as `run_api`.
     """
-    with asyncio.Runner(loop_factory=Config("", loop="auto").get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=Config("", loop="auto", log_config=None).get_loop_factory()) as runner:
         runner.run(run_api(settings, fd=fd))
 
 
@@ -52,6 +52,7 @@ async def run_api(settings: Settings, *, fd: int | None) -> None:
                 ws="none",
                 lifespan="off",
                 log_config=None,
+                log_level="warning",
                 access_log=False,
                 server_header=False,
                 # Whom a proxy speaks for is nothing that this service acts upon.
