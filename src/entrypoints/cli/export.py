@@ -21,8 +21,9 @@ from entrypoints.cli.progress import showing
 from entrypoints.cli.service import ServiceOptions, connected, service_options
 from entrypoints.client.answers import Export
 from entrypoints.client.failures import OutOfReach, TimedOut, Unproven
+from entrypoints.client.proving import Proof
 from entrypoints.client.saving import whole_file
-from entrypoints.client.session import Client, Proof, result_of
+from entrypoints.client.session import Client, result_of
 
 _STANDARD_OUTPUT: Final = "-"
 _DELIMITERS: Final = {delimiter.name.lower(): delimiter.value for delimiter in Delimiter}

@@ -1,14 +1,10 @@
 """The client: create an export, wait for it, download it, prove it; import a file."""
 
-import base64
-import binascii
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
-from hashlib import sha256
 from io import SEEK_END
 from re import compile as pattern
 from typing import BinaryIO, Final, Self, TypeVar
@@ -16,11 +12,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import msgspec
-from msgspec import Struct
 
 from domain.ports import Clock, Randomness
 from entrypoints.client.answers import Export, Imported, Problem, ResultFile
 from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.proving import Arriving, Proof
 from entrypoints.settings import ClientSettings
 
 T = TypeVar("T")
@@ -32,7 +28,7 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 _TIMES_TO_DOWNLOAD: Final = 4
 _BARE_KEY: Final = pattern(r"[A-Za-z0-9._~-]+")
 _PIECE: Final = 1 << 16
-_GZIP_WINDOW: Final = 31
+
 # A large import is answered when it is committed; an upload or a download only has to keep moving.
 _LIMITS: Final = httpx.Timeout(connect=5, read=300, write=60, pool=5)
 
@@ -48,15 +44,6 @@ class ImportMedia(StrEnum):
 
     CSV = "text/csv"
     JSON_LINES = "application/jsonl"
-
-
-class Proof(Struct, frozen=True):
-    """What was downloaded and found to be what the service stored. `coding` is that of the bytes on the wire."""
-
-    byte_count: int
-    wire_byte_count: int
-    coding: str
-    sha256: str
 
 
 class Client:
@@ -216,19 +203,14 @@ class Client:
 
     def _download_once(self, result: ResultFile, file: BinaryIO, on_bytes: Callable[[int, int], None]) -> Proof:
         with self._streamed(result.url) as response:
-            plain = _Plain(file, response.headers.get("Content-Encoding", "identity"))
-            on_wire, wire_byte_count = sha256(), 0
+            headers = response.headers
+            arriving = Arriving(file, coding=headers.get("Content-Encoding", "identity"))
             for piece in response.iter_raw(_PIECE):
-                on_wire.update(piece)
-                wire_byte_count += len(piece)
-                plain.write(piece)
-                on_bytes(plain.byte_count, result.bytes)
-            _prove("length", response.headers.get("Content-Length"), str(wire_byte_count))
-            _prove("digest (Repr-Digest)", _repr_digest(response), on_wire.hexdigest())
-        plain.finish()
-        _prove("length of the plain file", str(result.bytes), str(plain.byte_count))
-        _prove("digest of the plain file", result.sha256, plain.sha256)
-        return Proof(plain.byte_count, wire_byte_count, plain.coding, plain.sha256)
+                arriving.take(piece)
+                on_bytes(arriving.byte_count, result.bytes)
+        return arriving.proven(
+            result, content_length=headers.get("Content-Length"), repr_digest=headers.get("Repr-Digest", "")
+        )
 
     @contextmanager
     def _streamed(self, path: str) -> Iterator[httpx.Response]:
@@ -246,37 +228,6 @@ class Client:
     def _absolute(self, path: str) -> str:
         # The token goes to the service it was given for, wherever a link may point.
         return self._url + path if path.startswith("/") else self._url + urlsplit(path).path
-
-
-class _Plain:
-    """The plain file behind the bytes of a content coding: written, counted and digested as it comes."""
-
-    def __init__(self, file: BinaryIO, coding: str) -> None:
-        if coding not in {"identity", "gzip"}:
-            raise Unproven(f"the file was sent in the coding {coding!r}, which was not asked for")
-        self.coding = coding
-        self.byte_count = 0
-        self._file = file
-        self._inflater = zlib.decompressobj(_GZIP_WINDOW) if coding == "gzip" else None
-        self._digest = sha256()
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-    def write(self, piece: bytes) -> None:
-        if self._inflater is not None:
-            try:
-                piece = self._inflater.decompress(piece)
-            except zlib.error as error:
-                raise Unproven(f"the file's gzip form is damaged: {error}") from error
-        self.byte_count += len(piece)
-        self._digest.update(piece)
-        self._file.write(piece)
-
-    def finish(self) -> None:
-        if self._inflater is not None and (not self._inflater.eof or self._inflater.unused_data):
-            raise Unproven("the file's gzip form does not end where it should")
 
 
 def result_of(export: Export) -> ResultFile:
@@ -346,24 +297,6 @@ def _retry_after(response: httpx.Response) -> float | None:
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
-
-
-def _repr_digest(response: httpx.Response) -> str | None:
-    """Return the SHA-256 of a `Repr-Digest` field (RFC 9530), in hexadecimal; None when there is none."""
-    field: str = response.headers.get("Repr-Digest", "")
-    for member in field.split(","):
-        name, _, value = member.strip().partition("=")
-        if name == "sha-256":
-            try:
-                return base64.b64decode(value.strip(":"), validate=True).hex()
-            except binascii.Error:
-                return value
-    return None
-
-
-def _prove(what: str, promised: str | None, found: str) -> None:
-    if promised != found:
-        raise Unproven(f"the {what} of the download is {found} and should be {promised}; nothing was kept")
 
 
 def _said(error: httpx.TransportError) -> str:

@@ -17,8 +17,9 @@ from domain.ports import Clock
 from domain.use_cases.accounts import add_user, issue_token
 from entrypoints.bootstrap import assemble, system_clock, system_randomness
 from entrypoints.client.answers import Export, Imported, ResultFile
+from entrypoints.client.proving import Proof
 from entrypoints.client.saving import whole_file
-from entrypoints.client.session import Client, ImportMedia, Proof, result_of
+from entrypoints.client.session import Client, ImportMedia, result_of
 from entrypoints.demo.comparison import COLUMNS, Comparison, compare, some_of
 from entrypoints.settings import ClientSettings, LogFormat, LogLevel, Settings
 from entrypoints.supervisor import run_up
