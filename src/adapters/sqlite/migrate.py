@@ -3,6 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 from re import compile as pattern
+from time import sleep
 from typing import Final
 
 from adapters.sqlite import driver
@@ -10,6 +11,10 @@ from domain.errors import StoreUnavailable
 
 APPLICATION_ID: Final = 0x46656E63  # "Fenc": tells our file from another program's
 _NAME: Final = pattern(r"(\d{4})_\w+\.sql")
+# Processes that switch one new file to WAL together refuse each other at once, whatever the timeout: all but one of
+# them try again, a little later.
+_TRIES: Final = 100
+_PAUSE_SECONDS: Final = 0.05
 
 
 def migrations() -> dict[int, str]:
@@ -39,7 +44,7 @@ def migrate(path: Path) -> list[int]:
     connection = driver.connect(path, create=True)
     try:
         connection.execute("PRAGMA busy_timeout = 10000")  # two processes may start at once, and both migrate
-        _prepare(connection, path)
+        _prepare_in_turn(connection, path)
         return [number for number, text in migrations().items() if _apply(connection, number, text)]
     except driver.Error as error:
         raise driver.translated(error, path) from error
@@ -62,6 +67,17 @@ def require_current(connection: driver.Connection, path: Path) -> None:
         raise StoreUnavailable(
             f"{path} has schema {version}, newer than the {newest} that this program knows: install a newer version"
         )
+
+
+def _prepare_in_turn(connection: driver.Connection, path: Path) -> None:
+    for _ in range(_TRIES - 1):
+        try:
+            return _prepare(connection, path)
+        except driver.Error as error:
+            if not driver.is_busy(error):
+                raise
+        sleep(_PAUSE_SECONDS)
+    return _prepare(connection, path)
 
 
 def _prepare(connection: driver.Connection, path: Path) -> None:

@@ -122,12 +122,12 @@ def test_the_cost_of_a_claim_does_not_grow_with_the_jobs(
 
 
 def test_the_yardstick_notices_a_missing_index(filled: dict[int, Path]) -> None:
-    """Without the index that the line stands in, the steps grow with the jobs."""
+    """Without the index of the leases, the steps grow with the jobs."""
     steps: dict[int, int] = {}
     for count, path in filled.items():
         with closing(driver.connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("DROP INDEX export_jobs_in_line")
+            connection.execute("DROP INDEX export_jobs_leased")
             steps[count] = steps_of(connection, partial(candidates, SqliteUnitOfWork(connection, START)))
             connection.execute("ROLLBACK")
     assert steps[MANY] > 10 * steps[FEW]
