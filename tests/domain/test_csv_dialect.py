@@ -77,11 +77,19 @@ def test_what_looks_protected_is_protected_again(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "plain", "a=b", "1-1", "3 + 4", "mail@example.com", '"=1+1"', ",=1+1", "a\n=1"]
+    "text", ["", " ", "plain", "X", "a=b", "1-1", "3 + 4", "mail@example.com", '"=1+1"', ",=1+1", "a\n=1"]
 )
 def test_ordinary_text_is_untouched(text: str) -> None:
     """A sign that does not come first is no formula, and changing it would only annoy."""
     assert protect(text) == text
+
+
+def test_no_other_character_makes_a_text_risky() -> None:
+    """Of the whole basic plane only the starters and the apostrophe are risky alone, and white space before a sign."""
+    characters = [chr(code) for code in range(0x10000)]
+    starters = {*STARTERS, "'"}
+    assert {character for character in characters if is_risky(character)} == starters
+    assert {character for character in characters if is_risky(f"{character}=1")} == starters | set(WHITE)
 
 
 def test_every_cell_of_the_edge_file_is_read_back() -> None:

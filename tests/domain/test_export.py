@@ -13,7 +13,9 @@ from domain.errors import ChunkDamaged
 from domain.export import (
     GZIP_HEADER,
     Chunk,
+    ErrorCode,
     ExportResult,
+    FailureKind,
     GoneReason,
     JobId,
     JobStatus,
@@ -159,4 +161,21 @@ def test_the_terminal_statuses_are_the_last_three() -> None:
         JobStatus.SUCCEEDED,
         JobStatus.FAILED,
         JobStatus.CANCELLED,
+    ]
+
+
+def test_the_words_of_an_export_are_those_of_its_contract() -> None:
+    """Clients, rows and files hold these words, so they do not change by accident."""
+    assert [status.value for status in JobStatus] == ["queued", "running", "succeeded", "failed", "cancelled"]
+    assert [kind.value for kind in FailureKind] == ["transient", "environment", "permanent"]
+    assert [reason.value for reason in GoneReason] == ["expired", "deleted"]
+    assert [code.value for code in ErrorCode] == [
+        "attempts_exhausted",
+        "invalid_parameters",
+        "owner_disabled",
+        "ownership_violation",
+        "result_too_large",
+        "internal_error",
+        "deadline_exceeded",
+        "cancelled",
     ]

@@ -7,7 +7,6 @@ from msgspec import UNSET
 from domain.errors import InputError
 from domain.instants import Instant
 from domain.task import (
-    DEFAULT_PRIORITY,
     DESCRIPTION_LENGTH,
     PRIORITIES,
     TITLE_LENGTH,
@@ -89,6 +88,12 @@ def test_all_faults_are_named_at_once() -> None:
     assert places(NewTask(title="", description="\0", priority=9)) == ["/title", "/description", "/priority"]
 
 
+def test_every_lone_surrogate_is_refused_and_its_neighbours_are_not() -> None:
+    """All 2,048 of them, and nothing beside them."""
+    refused = {code for code in range(0xD7F0, 0xE010) if faults_of(NewTask(title=f"a{chr(code)}"))}
+    assert refused == set(range(0xD800, 0xE000))
+
+
 @pytest.mark.parametrize("length", [0, 501])
 def test_a_surrogate_pair_that_was_joined_is_one_sound_character(length: int) -> None:
     """Characters from beyond the surrogates are not mistaken for half of a pair, in long texts either."""
@@ -104,10 +109,15 @@ def test_a_change_of_nothing_is_sound_and_touches_nothing() -> None:
 
 
 def test_a_task_is_open_and_of_middling_priority_unless_stated() -> None:
-    """The defaults are sound themselves."""
+    """The defaults are part of the contract."""
     stated = NewTask(title="a")
-    assert (stated.status, stated.priority, stated.description) == (TaskStatus.OPEN, DEFAULT_PRIORITY, "")
-    assert DEFAULT_PRIORITY in PRIORITIES
+    assert (stated.status, stated.priority, stated.description) == (TaskStatus.OPEN, 3, "")
+
+
+def test_the_words_and_numbers_of_a_task_are_those_of_its_contract() -> None:
+    """Clients and files hold these values, so they do not change by accident."""
+    assert [status.value for status in TaskStatus] == ["open", "in_progress", "done"]
+    assert (PRIORITIES, TITLE_LENGTH, DESCRIPTION_LENGTH) == ((1, 2, 3, 4), 500, 100_000)
 
 
 def test_tasks_are_ordered_by_creation_then_id() -> None:
