@@ -62,8 +62,8 @@ def main() -> int:
     with TemporaryDirectory(prefix="fencepost-fuzz-") as folder:
         faults = list(fuzz(Path(folder), seconds=stated.duration, seed=stated.seed))
     for fault in faults:
-        print(f"FAULT {fault}")  # noqa: T201
-    print(f"faults found: {len(faults)}")  # noqa: T201
+        print(f"FAULT {fault}")
+    print(f"faults found: {len(faults)}")
     return 1 if faults else 0
 
 
@@ -141,15 +141,15 @@ def rounds(folder: Path, identities: Path, *, url: str, seconds: int, seed: int)
 def findings(finished: "subprocess.CompletedProcess[str]", report: Path, *, described: str) -> Iterator[str]:
     """Tell how a round went, and yield its findings; the fuzzer's own words are printed where there are some."""
     if not report.exists():
-        print(finished.stdout)  # noqa: T201
+        print(finished.stdout)
         yield f"the fuzzer ended with status {finished.returncode} and wrote no report"
         return
     told = json.loads(report.read_text(encoding="utf-8"))
     failures, errors = told["failures"], told["errors"]
     cases = told["test_cases"]["generated"]
-    print(f"round {described}: {cases} cases, {len(failures)} failures, {len(errors)} errors")  # noqa: T201
+    print(f"round {described}: {cases} cases, {len(failures)} failures, {len(errors)} errors")
     if failures or errors or finished.returncode:
-        print(finished.stdout)  # noqa: T201
+        print(finished.stdout)
     yield from (f"{failure.get('title', 'failure')} ({described})" for failure in failures)
     yield from (f"{error.get('title', 'error')} ({described})" for error in errors)
     if finished.returncode and not failures and not errors:
@@ -164,12 +164,12 @@ def verdict(service: Running) -> Iterator[str]:
     for operation in OPERATIONS:
         statuses = answers[operation.method, operation.path]
         shown = "  ".join(f"{status}: {count}" for status, count in sorted(statuses.items()))
-        print(f"{operation.id:20} {statuses.total():6}   {shown}")  # noqa: T201
+        print(f"{operation.id:20} {statuses.total():6}   {shown}")
         if not any(200 <= status < 300 for status in statuses):
             yield f"{operation.id} never succeeded"
     everything = sum(answers.values(), Counter[int]())
     turned_away = (everything[429] + everything[503]) / max(everything.total(), 1)
-    print(f"{everything.total()} requests, {turned_away:.1%} of them turned away (429, 503)")  # noqa: T201
+    print(f"{everything.total()} requests, {turned_away:.1%} of them turned away (429, 503)")
     if turned_away > MOST_TURNED_AWAY:
         yield f"{turned_away:.0%} of the requests were turned away: this run proves little"
     for name in DEFECTS:

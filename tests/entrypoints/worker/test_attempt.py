@@ -56,7 +56,7 @@ async def test_an_attempt_commits_the_file_and_the_success_together(at: Bench) -
     assert result is not None
     assert (result.row_count, result.chunk_count) == (25, 3)
     for seq in range(result.chunk_count):
-        await at.look(lambda uow, seq=seq: read_chunk(uow, result, seq))  # type: ignore[misc]
+        await at.look(lambda uow, seq=seq: read_chunk(uow, result, seq))  # type: ignore[misc]  # no lambda with a default is inferred
     assert await at.events(job_id) == ["enqueue", "claim", "complete"]
 
 
