@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from domain.account import TOKEN_PREFIX, token_digest, token_from
+from domain.account import TOKEN_PREFIX, Scope, token_digest, token_from
 
 
 @given(st.text(min_size=1))
@@ -21,3 +21,8 @@ def test_the_digest_is_sha_256_in_hexadecimal() -> None:
 def test_different_tokens_have_different_digests(first: str, second: str) -> None:
     """A digest speaks for one token."""
     assert (token_digest(first) == token_digest(second)) is (first == second)
+
+
+def test_the_scopes_are_those_of_the_contract() -> None:
+    """Rows and the command line hold these words, so they do not change by accident."""
+    assert [scope.value for scope in Scope] == ["tasks", "exports", "ops"]
