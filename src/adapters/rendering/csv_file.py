@@ -39,17 +39,16 @@ class CsvFile:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the file in order; the first chunk begins with the header line, also when there is no row."""
-        pending, size, rows = [self._rows.header()], 0, 0
+        pending, rows = bytearray(self._rows.header().encode()), 0
         for batch in self._snapshot.batches():
             for line in self._rows.lines(batch):
-                pending.append(line)
-                size += len(line)
+                pending += line.encode()
                 rows += 1
-                if size >= CHUNK_BYTES:
-                    yield self._chunk("".join(pending).encode(), rows)
-                    pending, size, rows = [], 0, 0
+                if len(pending) >= CHUNK_BYTES:
+                    yield self._chunk(bytes(pending), rows)
+                    pending, rows = bytearray(), 0
         if pending:
-            yield self._chunk("".join(pending).encode(), rows)
+            yield self._chunk(bytes(pending), rows)
 
     def _chunk(self, plain: bytes, row_count: int) -> Chunk:
         if self._byte_count + len(plain) > self._limits.max_bytes:
