@@ -66,7 +66,7 @@ def parse_instant(text: str) -> Instant:
     zone = found[2].upper()
     try:
         moment = datetime.fromisoformat(seconds_text + ("+00:00" if zone == "Z" else zone))
-        value = (moment - _EPOCH) // _MILLISECOND + int(fraction.ljust(3, "0") or 0)
+        value = (moment - _EPOCH) // _MILLISECOND + int(fraction.ljust(3, "0"))
     except (ValueError, OverflowError) as error:
         raise InstantError("no such date or time") from error
     if not EARLIEST <= value <= LATEST:

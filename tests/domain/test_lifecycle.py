@@ -414,6 +414,12 @@ def test_requeue_grants_attempts_on_top_of_those_used() -> None:
     assert refusal_of(job, replace(CLAIM, now=seconds_after(180))).rule == "not: has budget"
 
 
+def test_a_requeue_may_grant_a_single_attempt() -> None:
+    """One more try is enough of a policy, and is exactly what is granted."""
+    job = advance(JOBS[JobStatus.FAILED], replace(REQUEUE, attempts=1)).after
+    assert job.max_attempts - used_attempts(job) == 1
+
+
 # ── History ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
