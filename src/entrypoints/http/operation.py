@@ -218,9 +218,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def all_problems(self) -> tuple[ProblemType, ...]:
         """Every problem that the operation can answer with: the implied ones, then its own."""
-        implied = [types.INVALID_REQUEST, types.INTERNAL_ERROR]
+        implied = [types.INVALID_REQUEST]
         if self.scope is not None:
-            implied += [types.UNAUTHENTICATED, types.INSUFFICIENT_SCOPE, types.BUSY, types.UNAVAILABLE]
+            implied += [types.UNAUTHENTICATED, types.INSUFFICIENT_SCOPE]
+            implied += [types.BUSY, types.UNAVAILABLE, types.INTERNAL_ERROR]
         if self.path_parameters:
             implied += [types.NOT_FOUND]
         if self.body is not None:

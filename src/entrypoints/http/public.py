@@ -94,7 +94,7 @@ OPERATIONS: Final = (
                     example=Health("ok", (HealthCheck("database", is_ok=True),)),
                 ),
             ),
-            problems=(types.NOT_READY,),
+            problems=(types.NOT_READY, types.INTERNAL_ERROR),
         ),
         "headReady",
     ),

@@ -21,12 +21,7 @@ from entrypoints.http.wire import (
 # Constraints in `extra_json_schema` are shown here and checked by the domain, whose words are better.
 Title = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": TITLE_LENGTH, "pattern": TEXT_PATTERN})]
 Description = Annotated[str, Meta(extra_json_schema={"maxLength": DESCRIPTION_LENGTH, "pattern": TEXT_PATTERN})]
-Priority = Annotated[
-    int,
-    Meta(
-        extra_json_schema={"minimum": min(PRIORITIES), "maximum": max(PRIORITIES), "description": "1 is most urgent."}
-    ),
-]
+Priority = Annotated[int, Meta(ge=min(PRIORITIES), le=max(PRIORITIES), description="1 is most urgent.")]
 
 
 # ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

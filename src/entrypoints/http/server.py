@@ -10,7 +10,7 @@ from typing import Final
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from entrypoints.bootstrap import assemble, system_randomness
+from entrypoints.bootstrap import Application, assemble, system_randomness
 from entrypoints.http import problem_types as types
 from entrypoints.http.app import create_app
 from entrypoints.http.problems import Place, Refused, problem_answer
@@ -45,22 +45,7 @@ async def run_api(settings: Settings, *, fd: int | None) -> None:
     configure(settings)
     listener = _own_socket(settings) if fd is None else _inherited_socket(fd)
     async with assemble(settings) as application:
-        server = _Draining(
-            Config(
-                create_app(application),
-                http=_Protocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                # Whom a proxy speaks for is nothing that this service acts upon.
-                proxy_headers=False,
-                timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-            ),
-            url=settings.public_base_url or _address(listener),
-        )
+        server = server_of(application, url=settings.public_base_url or _address(listener))
         loop = asyncio.get_running_loop()
         for number in (SIGTERM, SIGINT):
             loop.add_signal_handler(number, server.drain)
@@ -68,7 +53,25 @@ async def run_api(settings: Settings, *, fd: int | None) -> None:
     log.info(LogEvent.API_STOPPED)
 
 
-class _Draining(Server):
+def server_of(application: Application, *, url: str) -> "DrainingServer":
+    """Return the server of an application, which says that it is ready under `url`."""
+    config = Config(
+        create_app(application),
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Whom a proxy speaks for is nothing that this service acts upon.
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, round(application.settings.drain_seconds)),
+    )
+    return DrainingServer(config, url=url)
+
+
+class DrainingServer(Server):
     """A server that tells when it is ready, and that its process can outlive: the database is closed after it."""
 
     def __init__(self, config: Config, *, url: str) -> None:
