@@ -35,9 +35,10 @@ from domain.policies import LeasePolicy, Policies
 from domain.ports import Attempt, UnitOfWork
 from domain.use_cases.accounts import owner_is_enabled
 
-# How many jobs one claim may look at. Those that can never succeed are ended on the way, so that liveness does not
-# wait for maintenance; the bound keeps the write lock short when many of them lie in front.
+# Jobs that can never succeed are ended on the way, so that liveness does not wait for maintenance. One look shows one
+# waiting job of each owner, so a claim looks again after it ended some; the bound keeps the write lock short.
 _CANDIDATES: Final = 8
+_MOST_ENDED: Final = 32
 CONTENT_TYPE: Final = "text/csv; charset=utf-8; header=present"
 
 
@@ -58,7 +59,7 @@ def has_work(uow: UnitOfWork, *, lease: LeasePolicy) -> bool:
 def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, lease: LeasePolicy) -> ExportJob | None:
     """Take the next available export under a fresh lease, ending on the way those that can never succeed.
 
-    Returns None when there is nothing to take.
+    Returns None when there is nothing to take, or so much to end that the next claim has to go on with it.
     """
     event = Claim(
         now=uow.now,
@@ -67,14 +68,17 @@ def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, le
         lease=lease.lease,
         longest_lease=lease.longest_lease,
     )
-    candidates = uow.queue.candidates(longest_lease_until=later(uow.now, lease.longest_lease), limit=_CANDIDATES)
-    for job in candidates:
-        if deadline_has_passed(job, event) or used_attempts(job) >= job.max_attempts:
-            uow.exports.save(advance(job, Expire(now=uow.now, longest_lease=lease.longest_lease)))
-            continue
-        step = advance(job, event)
-        uow.exports.save(step)
-        return step.after
+    ended_count = 0
+    while ended_count < _MOST_ENDED:
+        candidates = uow.queue.candidates(longest_lease_until=later(uow.now, lease.longest_lease), limit=_CANDIDATES)
+        if not candidates:
+            break
+        for job in candidates:
+            if deadline_has_passed(job, event) or used_attempts(job) >= job.max_attempts:
+                uow.exports.save(advance(job, Expire(now=uow.now, longest_lease=lease.longest_lease)))
+                ended_count += 1
+                continue
+            return _saved(uow, advance(job, event))
     return None
 
 
@@ -109,7 +113,7 @@ def stage_chunk(uow: UnitOfWork, holder: Holder, chunk: Chunk, *, rows_total: in
     Raises:
         NotHolding: the attempt may not write any more.
     """
-    require_holding(_held_job(uow, holder), _held(uow, holder, lease))
+    _held_job(uow, holder, lease)
     uow.result_store.stage(Attempt(holder.job_id, holder.attempt), chunk, rows_total=rows_total)
 
 
@@ -120,7 +124,7 @@ def complete_export(uow: UnitOfWork, holder: Holder, file: RenderedFile, *, poli
         NotHolding: the attempt may not write any more.
         GuardRefused: the store does not hold every chunk that the attempt staged.
     """
-    job = _held_job(uow, holder)
+    job = _held_job(uow, holder, policies.lease)
     event = Complete(
         now=uow.now,
         lease_token=holder.lease_token,
@@ -163,7 +167,7 @@ def fail_export(uow: UnitOfWork, holder: Holder, failure: Failure, *, jitter: fl
     Raises:
         NotHolding: the attempt may not write any more.
     """
-    job = _held_job(uow, holder)
+    job = _held_job(uow, holder, policies.lease)
     event = Fail(
         now=uow.now,
         lease_token=holder.lease_token,
@@ -181,7 +185,7 @@ def release_export(uow: UnitOfWork, holder: Holder, *, lease: LeasePolicy) -> Ex
         NotHolding: the attempt may not write any more.
     """
     event = Release(now=uow.now, lease_token=holder.lease_token, longest_lease=lease.longest_lease)
-    return _saved(uow, advance(_held_job(uow, holder), event))
+    return _saved(uow, advance(_held_job(uow, holder, lease), event))
 
 
 def sweep_lost_attempts(uow: UnitOfWork, *, limit: int) -> bool:
@@ -199,10 +203,12 @@ def _held(uow: UnitOfWork, holder: Holder, lease: LeasePolicy) -> Held:
     return Held(now=uow.now, lease_token=holder.lease_token, longest_lease=lease.longest_lease)
 
 
-def _held_job(uow: UnitOfWork, holder: Holder) -> ExportJob:
+def _held_job(uow: UnitOfWork, holder: Holder, lease: LeasePolicy) -> ExportJob:
+    # Whoever lost the job is told so, whichever status it has by now: a cancelled export is no defect of the attempt.
     job = uow.exports.get(holder.job_id)
     if job is None:
         raise NotFound("the export was removed")
+    require_holding(job, _held(uow, holder, lease))
     return job
 
 
