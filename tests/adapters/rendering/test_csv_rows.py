@@ -174,7 +174,7 @@ def test_empty_cells_beside_others_are_empty() -> None:
 
 
 @pytest.mark.parametrize(("bom", "start"), [(True, b"\xef\xbb\xbfid,"), (False, b"id,")])
-def test_a_byte_order_mark_stands_first_when_it_was_asked_for(bom: bool, start: bytes) -> None:  # noqa: FBT001 - a case
+def test_a_byte_order_mark_stands_first_when_it_was_asked_for(bom: bool, start: bytes) -> None:
     """Once, in front of the header line."""
     text = written([a_row(1)], replace(DEFAULT, csv=CsvOptions(bom=bom)))
     assert text.encode().startswith(start)

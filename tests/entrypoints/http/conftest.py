@@ -60,7 +60,7 @@ class EveryStatus(pytest.Item):
         missing = missing_statuses()
         assert missing == [], "\n".join(missing)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # noqa: ARG002 - pytest's
         """Return the statuses, one a line."""
         return str(excinfo.value)
 

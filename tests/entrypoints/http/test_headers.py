@@ -90,7 +90,7 @@ def test_media_types_are_read_without_their_parameters() -> None:
     [(["gzip"], True), (["br", "x-gzip"], True), (["deflate, GZIP ; q=0.1"], True), (["gzip;q=0"], False),
      (["gzip;q=0.0"], False), ([], False), (["*"], False), (["gzip;q=x"], False), (["notgzip"], False)],
 )  # fmt: skip
-def test_gzip_is_wanted_when_it_is_named(values: list[str], wanted: bool) -> None:  # noqa: FBT001 - a case of a table
+def test_gzip_is_wanted_when_it_is_named(values: list[str], wanted: bool) -> None:
     """A weight of zero refuses it; what cannot be read asks for nothing."""
     assert accepts_gzip(values) is wanted
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from domain.account import OwnerId
+from domain.instants import Instant
 from domain.ports import Bulkhead, UnitOfWork
 from domain.task import TaskFilter
 from tests.entrypoints.http.api import CSV, KEYED, Api
@@ -117,7 +118,7 @@ async def test_the_same_file_twice_at_once_is_imported_once(api: Api) -> None:
 
 def unpublished(uow: UnitOfWork) -> int:
     """Return how many imports are open, and so left behind."""
-    return len(uow.imports.abandoned(before=uow.now + 10_000_000, limit=10))  # type: ignore[arg-type]
+    return len(uow.imports.abandoned(before=Instant(uow.now + 10_000_000), limit=10))
 
 
 def stored(uow: UnitOfWork, owner_id: OwnerId) -> int:
