@@ -12,6 +12,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
+from domain.errors import ChunkDamaged, EnvironmentFailure
 from entrypoints.bootstrap import Application
 from entrypoints.http import problem_types as types
 from entrypoints.http.headers import read_request_id, read_traceparent
@@ -107,5 +108,12 @@ def place_of(scope: Scope) -> Place:
 
 
 def report(error: BaseException) -> None:
-    """Tell operators of a defect; its text stays with them."""
-    log.error(LogEvent.REQUEST_FAILED, **evidence_of(error))
+    """Tell operators why a request could not be answered; the text of a defect stays with them."""
+    match error:
+        case ChunkDamaged():
+            log.error(LogEvent.RESULT_DAMAGED, **evidence_of(error))
+        case EnvironmentFailure() | Refused():
+            # Not a defect of the request's nor of ours: many at once are seen by their number.
+            log.warning(LogEvent.REQUEST_FAILED, **evidence_of(error))
+        case _:
+            log.error(LogEvent.REQUEST_FAILED, **evidence_of(error))

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from signal import SIGINT, SIGTERM
-from typing import Final
+from typing import ClassVar, Final
 
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from entrypoints.bootstrap import Application, assemble, system_randomness
 from entrypoints.http import problem_types as types
 from entrypoints.http.app import create_app
+from entrypoints.http.problem_types import ProblemType
 from entrypoints.http.problems import Place, Refused, problem_answer
 from entrypoints.settings import PREFIX, Settings, SettingsError
 from entrypoints.telemetry import LogEvent, configure, logger
@@ -55,9 +56,10 @@ async def run_api(settings: Settings, *, fd: int | None) -> None:
 
 def server_of(application: Application, *, url: str) -> "DrainingServer":
     """Return the server of an application, which says that it is ready under `url`."""
+    limited = type("LimitedProtocol", (Protocol,), {"header_seconds": application.settings.receive_seconds})
     config = Config(
         create_app(application),
-        http=_Protocol,
+        http=limited,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -95,14 +97,56 @@ class DrainingServer(Server):
         self.should_exit = True
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 whose own refusal, of what is not HTTP, is a problem like all others."""
+class Protocol(HttpToolsProtocol):
+    """HTTP/1.1 with a limit to the time in which a header section arrives, and refusals that are problems like all.
+
+    The server itself waits for ever for a client that sends a byte now and then.
+    """
+
+    header_seconds: ClassVar[float]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for the first request."""
+        self._header_deadline: asyncio.TimerHandle | None = None
+        super().connection_made(transport)
+        self._expect_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._forget_header()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of a header section whose first bytes are here."""
+        super().on_message_begin()
+        self._expect_header()
+
+    def on_headers_complete(self) -> None:
+        """Begin the request: from here on its body has a limit of its own."""
+        self._forget_header()
+        super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - ours says the same in our form
         """Answer what cannot be read as a request, and close the connection."""
-        refused = Refused(types.INVALID_REQUEST, "The request line or a header cannot be read as HTTP/1.1.")
+        self._refuse(types.INVALID_REQUEST, "The request line or a header cannot be read as HTTP/1.1.")
+
+    def _expect_header(self) -> None:
+        if self._header_deadline is None:
+            self._header_deadline = self.loop.call_later(self.header_seconds, self._header_is_late)
+
+    def _forget_header(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None
+
+    def _header_is_late(self) -> None:
+        self._header_deadline = None
+        if not self.transport.is_closing():
+            self._refuse(types.REQUEST_TIMEOUT, f"The request was not there after {self.header_seconds:g} seconds.")
+
+    def _refuse(self, kind: ProblemType, detail: str) -> None:
         place = Place(request_id=system_randomness().new_id(), instance="")
-        answer = problem_answer(refused, place)
+        answer = problem_answer(Refused(kind, detail), place)
         headers = {**answer.headers, "Connection": "close", "X-Request-Id": place.request_id}
         lines = [f"{name.lower()}: {value}\r\n".encode("latin-1") for name, value in headers.items()]
         self.transport.write(b"".join([STATUS_LINE[answer.status], *lines, b"\r\n", answer.body]))

@@ -99,6 +99,19 @@ async def test_a_body_that_stops_arriving_ends_the_connection(url: str) -> None:
     assert (await exchange(url, head.encode() + b"{")).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost:"])
+async def test_a_header_section_that_does_not_arrive_ends_the_connection(begun: bytes, url: str) -> None:
+    """A client that connects and is silent, or slow, is not waited for: 408, and the server closes."""
+    assert (await exchange(url, begun)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_is_used_again(url: str) -> None:
+    """The limit is for each request, and over once its header section is there."""
+    request = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = await exchange(url, request * 2 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    assert answer.count(b"HTTP/1.1 200 ") == 3
+
+
 async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(url: str) -> None:
     """A client that waits for 100 Continue gets 413 instead, and keeps its bytes."""
     head = (
