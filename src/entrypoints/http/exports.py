@@ -206,7 +206,7 @@ OPERATIONS: Final = (
                 links=_LINKS,
             ),
         ),
-        problems=(types.IDEMPOTENCY_CONFLICT, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=(types.IDEMPOTENCY_CONFLICT,),
     ),
     _operation(
         id="listExports",
@@ -273,6 +273,6 @@ OPERATIONS: Final = (
                 links=_LINKS,
             ),
         ),
-        problems=(types.EXPORT_ENDED, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=(types.EXPORT_ENDED,),
     ),
 )

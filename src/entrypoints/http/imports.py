@@ -141,6 +141,6 @@ OPERATIONS: Final = (
                 links={"list": Link("listTasks", {}, "The owner's tasks.")},
             ),
         ),
-        problems=(types.IMPORT_REFUSED, types.IDEMPOTENCY_CONFLICT, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=(types.IMPORT_REFUSED, types.IDEMPOTENCY_CONFLICT),
     ),
 )

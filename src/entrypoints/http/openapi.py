@@ -15,81 +15,11 @@ from entrypoints.http.operation import Body, Header, Link, Operation, Reply
 from entrypoints.http.problem_types import PROBLEMS, ProblemType
 from entrypoints.http.problems import Place, Refused, problem_answer
 from entrypoints.http.schemas import Fault, Problem
-from entrypoints.http.wire import UUID_PATTERN, schema_of
-
-Json = dict[str, Any]
+from entrypoints.http.vocabulary import ABOUT, FROM_ANYONE, HEADERS, PATH_PARAMETERS, TAGS, Json
+from entrypoints.http.wire import schema_of
 
 _VERSION: Final = "1.0.0"
 _REFERENCE: Final = "#/components/schemas/{name}"
-_ABOUT: Final = """\
-Tasks, and exports of them that are made in the background and committed once.
-
-Everything an owner sees is the owner's own: another owner's id, an unknown id and a malformed id are the same 404.
-Members of JSON bodies and query parameters that are not described here are refused. Every error is a problem by
-RFC 9457, whose `type` is the address of a page that says what to do. Within /v1 nothing that is described here is
-taken away and no default changes; answers may gain members.
-"""
-
-_TAGS: Final = {
-    "tasks": "To-do items of an owner.",
-    "exports": "Files of an owner's tasks, made by a worker.",
-    "service": "The service itself. No token is needed.",
-}
-
-_PATH_PARAMETERS: Final[dict[str, Json]] = {
-    "task_id": {
-        "description": "The id of a task: a UUID in lower case.",
-        "schema": {"type": "string", "format": "uuid", "pattern": UUID_PATTERN},
-    },
-    "export_id": {
-        "description": "The id of an export: a UUID in lower case.",
-        "schema": {"type": "string", "format": "uuid", "pattern": UUID_PATTERN},
-    },
-    "slug": {
-        "description": "The last part of a problem's `type`.",
-        "schema": {"type": "string", "enum": list(PROBLEMS)},
-    },
-}
-
-_HEADERS: Final[dict[str, Json]] = {
-    "X-Request-Id": {
-        "description": "The id of this request: the caller's own where it was well-formed.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
-    },
-    "ETag": {
-        "description": "The version of what is shown, for If-Match and If-None-Match.",
-        "schema": {"type": "string", "pattern": '^"[!#-~]*"$'},
-    },
-    "Location": {"description": "Where it is.", "schema": {"type": "string", "format": "uri-reference"}},
-    "Content-Location": {
-        "description": "Of what the body is a representation.",
-        "schema": {"type": "string", "format": "uri-reference"},
-    },
-    "Retry-After": {
-        "description": "After how many seconds to ask again.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-    "Idempotent-Replayed": {
-        "description": "An earlier request with the same key did this.",
-        "schema": {"type": "string", "const": "true"},
-    },
-    "Link": {"description": "The next page (`rel=next`), where there is one.", "schema": {"type": "string"}},
-    "WWW-Authenticate": {"description": "What a token needs (RFC 6750).", "schema": {"type": "string"}},
-    "Accept": {"description": "The media types that a PUT accepts.", "schema": {"type": "string"}},
-    "Accept-Post": {"description": "The media types that a POST accepts.", "schema": {"type": "string"}},
-    "Accept-Patch": {"description": "The media types that a PATCH accepts.", "schema": {"type": "string"}},
-    "Repr-Digest": {
-        "description": "SHA-256 of the file in the content coding that is sent (RFC 9530).",
-        "schema": {"type": "string", "pattern": "^sha-256=:[A-Za-z0-9+/]{43}=:$"},
-    },
-    "Content-Disposition": {"description": "A name for the file.", "schema": {"type": "string"}},
-    "Content-Length": {
-        "description": "The length of the file in the content coding that is sent.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    "Content-Encoding": {"description": "gzip where it was asked for.", "schema": {"type": "string", "const": "gzip"}},
-    "Vary": {"description": "What the answer depends on.", "schema": {"type": "string"}},
-}
 _OPTIONAL: Final = ".optional"
 _SOMETIMES: Final = frozenset({"Retry-After", "Idempotent-Replayed", "Link", "Content-Encoding"})
 # Headers that the problems of a status always have.
@@ -100,24 +30,6 @@ _PROBLEM_HEADERS: Final[dict[int, tuple[str, ...]]] = {
     503: ("Retry-After",),
 }
 _ADVICE: Final = {"POST": "Accept-Post", "PATCH": "Accept-Patch", "PUT": "Accept"}
-
-# Any value is accepted: one that is not well-formed is not used.
-_FROM_ANYONE: Final[dict[str, Json]] = {
-    "RequestId": {
-        "name": "X-Request-Id",
-        "in": "header",
-        "description": "An id of the caller's choice, 1 to 128 of [A-Za-z0-9._-]; another one is replaced.",
-        "schema": {"type": "string"},
-        "example": "nightly-2026-01-31.7",
-    },
-    "TraceParent": {
-        "name": "traceparent",
-        "in": "header",
-        "description": "The caller's trace (W3C Trace Context), kept with an export so that its work can be linked.",
-        "schema": {"type": "string"},
-        "example": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-    },
-}
 
 
 def document(operations: Sequence[Operation]) -> Json:
@@ -130,22 +42,22 @@ def document(operations: Sequence[Operation]) -> Json:
         "info": {
             "title": "Fencepost",
             "version": _VERSION,
-            "description": _ABOUT,
+            "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "The service that serves this document."}],
-        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": _schemas(operations),
             "parameters": {
-                **{name: _path_parameter(name, about) for name, about in _PATH_PARAMETERS.items()},
-                **_FROM_ANYONE,
+                **{name: _path_parameter(name, about) for name, about in PATH_PARAMETERS.items()},
+                **FROM_ANYONE,
             },
             "responses": _problems(operations),
             "headers": {
-                **{name: {**about, "required": True} for name, about in _HEADERS.items()},
-                **{f"{name}{_OPTIONAL}": about for name, about in _HEADERS.items() if name in _SOMETIMES},
+                **{name: {**about, "required": True} for name, about in HEADERS.items()},
+                **{f"{name}{_OPTIONAL}": about for name, about in HEADERS.items() if name in _SOMETIMES},
             },
             "examples": {kind.slug: {"value": _problem_example(kind)} for kind in PROBLEMS.values()},
             "securitySchemes": {
@@ -183,7 +95,7 @@ def _parameters(operation: Operation) -> Iterable[Json]:
         yield from _query(operation.query)
     for header in operation.headers:
         yield _header_parameter(header)
-    for name in _FROM_ANYONE:
+    for name in FROM_ANYONE:
         yield {"$ref": f"#/components/parameters/{name}"}
 
 

@@ -183,6 +183,8 @@ class Call:
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
+# RFC 9110, 9.2.1: what changes nothing meets no full disk, and leaves no doubt about what it did.
+_SAFE: Final = frozenset({"GET", "HEAD"})
 _PARAMETER: Final = pattern(r"\{(\w+)\}")
 
 
@@ -222,6 +224,8 @@ class Operation(Struct, frozen=True, kw_only=True):
         if self.scope is not None:
             implied += [types.UNAUTHENTICATED, types.INSUFFICIENT_SCOPE]
             implied += [types.BUSY, types.UNAVAILABLE, types.INTERNAL_ERROR]
+        if self.scope is not None and self.method not in _SAFE:
+            implied += [types.STORAGE_FULL, types.OUTCOME_UNKNOWN]
         if self.path_parameters:
             implied += [types.NOT_FOUND]
         if self.body is not None:

@@ -198,6 +198,6 @@ OPERATIONS: Final = (
                 links={"status": Link("getExport", {"export_id": "$request.path.export_id"}, "The export.")},
             ),
         ),
-        problems=(*_UNREADABLE, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=_UNREADABLE,
     ),
 )

@@ -223,6 +223,15 @@ _LINKS: Final = {
     "patch": Link("patchTask", _WITH_ETAG, "The task, to be changed in this version."),
     "delete": Link("deleteTask", _WITH_ETAG, "The task, to be deleted in this version."),
 }
+_SHOWN: Final = Reply(
+    status=200,
+    description="The task.",
+    content=Task,
+    example=TASK_EXAMPLE,
+    headers=("ETag",),
+    links=_LINKS,
+)
+_CHANGED: Final = msgspec.structs.replace(_SHOWN, description="The task as it is now.")
 _ONE: Final = "/v1/tasks/{task_id}"
 
 
@@ -251,7 +260,7 @@ OPERATIONS: Final = (
                 links=_LINKS,
             ),
         ),
-        problems=(types.IDEMPOTENCY_CONFLICT, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=(types.IDEMPOTENCY_CONFLICT,),
     ),
     _operation(
         id="listTasks",
@@ -284,14 +293,7 @@ OPERATIONS: Final = (
         handler=show,
         headers=(IF_NONE_MATCH,),
         replies=(
-            Reply(
-                status=200,
-                description="The task.",
-                content=Task,
-                example=TASK_EXAMPLE,
-                headers=("ETag",),
-                links=_LINKS,
-            ),
+            _SHOWN,
             Reply(status=304, description="The client has the current version.", headers=("ETag",)),
         ),
     ),
@@ -305,17 +307,8 @@ OPERATIONS: Final = (
         headers=(IF_MATCH,),
         body=Body({JSON: _STATED}, NewTask, _check),
         locate=locate,
-        replies=(
-            Reply(
-                status=200,
-                description="The task as it is now.",
-                content=Task,
-                example=TASK_EXAMPLE,
-                headers=("ETag",),
-                links=_LINKS,
-            ),
-        ),
-        problems=(types.PRECONDITION_FAILED, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        replies=(_CHANGED,),
+        problems=(types.PRECONDITION_FAILED,),
     ),
     _operation(
         id="patchTask",
@@ -327,17 +320,8 @@ OPERATIONS: Final = (
         headers=(IF_MATCH,),
         body=Body({MERGE_PATCH: {"status": "done", "due_at": None}}, TaskPatch, _check),
         locate=locate,
-        replies=(
-            Reply(
-                status=200,
-                description="The task as it is now.",
-                content=Task,
-                example=TASK_EXAMPLE,
-                headers=("ETag",),
-                links=_LINKS,
-            ),
-        ),
-        problems=(types.PRECONDITION_FAILED, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        replies=(_CHANGED,),
+        problems=(types.PRECONDITION_FAILED,),
     ),
     _operation(
         id="deleteTask",
@@ -355,6 +339,6 @@ OPERATIONS: Final = (
                 links={"get": Link("getTask", {"task_id": "$request.path.task_id"}, "Where it was: 404.")},
             ),
         ),
-        problems=(types.PRECONDITION_FAILED, types.STORAGE_FULL, types.OUTCOME_UNKNOWN),
+        problems=(types.PRECONDITION_FAILED,),
     ),
 )
