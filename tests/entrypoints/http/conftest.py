@@ -25,7 +25,7 @@ def settings(database: Path) -> Settings:
         import_max_bytes=2_000_000,
         receive_seconds=0.2,
         import_receive_seconds=0.2,
-        read_wait_seconds=0.2,
+        read_wait_seconds=5,
     )
 
 
