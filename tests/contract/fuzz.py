@@ -36,12 +36,19 @@ CONFIGURATION = ROOT / "contracts" / "schemathesis.toml"
 OWNERS = ("ann", "ben")
 SAMPLE_TASKS = 20
 MOST_TURNED_AWAY = 0.2
-# The deterministic phases are worth running once; a round of the others is short, so that there are several.
-FIRST_ROUND = ("--max-examples", "15")
-LATER_ROUNDS = ("--max-examples", "40", "--phases", "fuzzing,stateful")
+# Phases by round, and each round's share of the time. What leads from one operation to another comes first, since every
+# operation must succeed at least once; the deterministic inputs once; then everything that chance can find.
+ROUNDS = (
+    ("examples,stateful", 0.35),
+    ("coverage,fuzzing", 0.45),
+    ("fuzzing,stateful", 0.2),
+)
+MOST_EXAMPLES = 30
 # Less is not worth starting the fuzzer for; more than this beyond its time and it hangs.
 SHORTEST_ROUND_SECONDS = 8
 GRACE_SECONDS = 90
+# A file system in memory, where there is one: what is fuzzed is the contract, not the disk.
+FAST_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder is made in it that is nobody else's
 # These say that something is wrong in the service, whatever the client was answered.
 DEFECTS = (
     LogEvent.REQUEST_FAILED,
@@ -59,7 +66,7 @@ def main() -> int:
     parser.add_argument("--duration", type=int, default=60, metavar="SECONDS", help="how long (default: 60)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which inputs (default: 1)")
     stated = parser.parse_args()
-    with TemporaryDirectory(prefix="fencepost-fuzz-") as folder:
+    with TemporaryDirectory(prefix="fencepost-fuzz-", dir=FAST_FOLDER if FAST_FOLDER.is_dir() else None) as folder:
         faults = list(fuzz(Path(folder), seconds=stated.duration, seed=stated.seed))
     for fault in faults:
         print(f"FAULT {fault}")
@@ -73,7 +80,7 @@ def fuzz(folder: Path, *, seconds: int, seed: int) -> Iterator[str]:
         database=str(folder / "fencepost.db"),
         port=free_port(),
         # An idle worker leaves an export queued for a moment, so that some can be cancelled.
-        worker_poll_seconds=1,
+        worker_poll_seconds=2,
     )
     identities = folder / "identities.json"
     identities.write_text(json.dumps(asyncio.run(prepared(settings))), encoding="utf-8")
@@ -114,9 +121,10 @@ def rounds(folder: Path, identities: Path, *, url: str, seconds: int, seed: int)
     ends = clock.monotonic() + seconds
     number = 0
     while number == 0 or ends - clock.monotonic() >= SHORTEST_ROUND_SECONDS:
-        left = max(SHORTEST_ROUND_SECONDS, round(ends - clock.monotonic()))
+        phases, share = ROUNDS[min(number, len(ROUNDS) - 1)]
+        left = max(SHORTEST_ROUND_SECONDS, round(min(seconds * share, ends - clock.monotonic())))
         report = folder / f"report-{number}.json"
-        options = (*(LATER_ROUNDS if number else FIRST_ROUND), "--seed", str(seed * 10_000 + number))
+        options = ("--phases", phases, "--max-examples", str(MOST_EXAMPLES), "--seed", str(seed * 10_000 + number))
         command = [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIGURATION), "run", str(CONTRACT)),
             *("--url", url, "--no-color", "--continue-on-failure", "--generation-database", "none"),
