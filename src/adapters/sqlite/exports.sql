@@ -1,3 +1,9 @@
+-- part: job
+-- A whole job, in the order of the members of `ExportJob`.
+id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
+    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
+    finished_at, last_error_code, request_id, traceparent
+
 -- name: add_job
 -- One row; (owner, key) makes a second one impossible.
 INSERT INTO export_jobs (
@@ -26,31 +32,19 @@ SELECT in_line FROM export_jobs WHERE id = :id;
 
 -- name: get_job
 -- One row, by the unique index on id.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs WHERE id = :id;
+SELECT {job} FROM export_jobs WHERE id = :id;
 
 -- name: find_job
 -- One row, by the unique index on id; another owner's row does not match.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs WHERE id = :id AND owner_user_id = :owner_id;
+SELECT {job} FROM export_jobs WHERE id = :id AND owner_user_id = :owner_id;
 
 -- name: find_job_by_key
 -- One row, by one_job_per_key.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs WHERE owner_user_id = :owner_id AND request_key = :request_key;
+SELECT {job} FROM export_jobs WHERE owner_user_id = :owner_id AND request_key = :request_key;
 
 -- name: page_jobs
 -- By export_jobs_of_owner, backwards from the position: the limit ends the reading.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs
+SELECT {job} FROM export_jobs
 WHERE owner_user_id = :owner_id
     AND (created_at, id) < (:before_created_at, :before_id)
     AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
@@ -85,26 +79,17 @@ SELECT
 
 -- name: dead_leases
 -- By export_jobs_leased, from its start: leases that are over, longest over first.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs WHERE status = 'running' AND lease_until <= :now ORDER BY lease_until LIMIT :limit;
+SELECT {job} FROM export_jobs WHERE status = 'running' AND lease_until <= :now ORDER BY lease_until LIMIT :limit;
 
 -- name: frozen_leases
 -- By export_jobs_leased, from its end: leases that no clock but one that jumped back can have granted.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs
+SELECT {job} FROM export_jobs
 WHERE status = 'running' AND lease_until > :longest_lease_until ORDER BY lease_until DESC LIMIT :limit;
 
 -- name: next_in_line
 -- By owner_lines_waiting, then by export_jobs_in_line one entry an owner: as many rows as the limit, whatever is queued.
 -- Only after the clock was set back is there more in line than is available, and are entries passed over.
-SELECT id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, created_at, available_at,
-    deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id, started_at,
-    finished_at, last_error_code, request_id, traceparent
-FROM export_jobs
+SELECT {job} FROM export_jobs
 WHERE id IN (
     SELECT (
         SELECT id FROM export_jobs

@@ -1,5 +1,23 @@
--- Tasks of an open import are stored and not visible. `open_imports` holds only imports under way, so the list that
--- every statement excludes is empty or tiny, and is read once a statement.
+-- part: task
+-- A whole task, in the order of the members of `Task`.
+id, owner_user_id, title, description, status, priority, due_at, created_at, updated_at, version
+
+-- part: visible
+-- Tasks of an open import are stored and not visible. `open_imports` holds only imports under way, so the list that is
+-- excluded is empty or tiny, and is read once a statement.
+(import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports))
+
+-- part: selected
+-- What a `TaskFilter` selects of an owner's tasks: the same in a list, in a file, and in the count of its rows.
+owner_user_id = :owner_id
+    AND {visible}
+    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
+    AND (:priority IS NULL OR priority IN (SELECT value FROM json_each(:priority)))
+    AND (:due_before IS NULL OR due_at < :due_before)
+    AND (:due_after IS NULL OR due_at > :due_after)
+    AND (:created_before IS NULL OR created_at < :created_before)
+    AND (:created_after IS NULL OR created_at > :created_after)
+    AND (:updated_since IS NULL OR updated_at >= :updated_since)
 
 -- name: add_task
 -- One row.
@@ -12,25 +30,14 @@ VALUES (
 
 -- name: find_task
 -- One row, by the unique index on id; another owner's row does not match.
-SELECT id, owner_user_id, title, description, status, priority, due_at, created_at, updated_at, version
-FROM tasks
-WHERE id = :id AND owner_user_id = :owner_id
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports));
+SELECT {task} FROM tasks
+WHERE id = :id AND owner_user_id = :owner_id AND {visible};
 
 -- name: page_tasks
 -- By tasks_in_order, from the position on: the order is the index's, so the limit ends the reading.
-SELECT id, owner_user_id, title, description, status, priority, due_at, created_at, updated_at, version
-FROM tasks
-WHERE owner_user_id = :owner_id
+SELECT {task} FROM tasks
+WHERE {selected}
     AND (created_at, id) > (:after_created_at, :after_id)
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports))
-    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
-    AND (:priority IS NULL OR priority IN (SELECT value FROM json_each(:priority)))
-    AND (:due_before IS NULL OR due_at < :due_before)
-    AND (:due_after IS NULL OR due_at > :due_after)
-    AND (:created_before IS NULL OR created_at < :created_before)
-    AND (:created_after IS NULL OR created_at > :created_after)
-    AND (:updated_since IS NULL OR updated_at >= :updated_since)
 ORDER BY created_at, id
 LIMIT :limit;
 
@@ -39,44 +46,26 @@ LIMIT :limit;
 -- owner last, to be checked.
 SELECT id, title, description, status, priority, due_at, created_at, updated_at, version, owner_user_id
 FROM tasks
-WHERE owner_user_id = :owner_id
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports))
-    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
-    AND (:priority IS NULL OR priority IN (SELECT value FROM json_each(:priority)))
-    AND (:due_before IS NULL OR due_at < :due_before)
-    AND (:due_after IS NULL OR due_at > :due_after)
-    AND (:created_before IS NULL OR created_at < :created_before)
-    AND (:created_after IS NULL OR created_at > :created_after)
-    AND (:updated_since IS NULL OR updated_at >= :updated_since)
+WHERE {selected}
 ORDER BY created_at, id;
 
 -- name: count_snapshot_tasks
 -- How many rows `snapshot_tasks` will give, in the same snapshot.
 SELECT count(*)
 FROM tasks
-WHERE owner_user_id = :owner_id
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports))
-    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
-    AND (:priority IS NULL OR priority IN (SELECT value FROM json_each(:priority)))
-    AND (:due_before IS NULL OR due_at < :due_before)
-    AND (:due_after IS NULL OR due_at > :due_after)
-    AND (:created_before IS NULL OR created_at < :created_before)
-    AND (:created_after IS NULL OR created_at > :created_after)
-    AND (:updated_since IS NULL OR updated_at >= :updated_since);
+WHERE {selected};
 
 -- name: save_task
 -- Compare-and-set on version: one row, by the unique index on id; a task of an open import does not match.
 UPDATE tasks
 SET title = :title, description = :description, status = :status, priority = :priority, due_at = :due_at,
     updated_at = :updated_at, version = :version
-WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports));
+WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version AND {visible};
 
 -- name: remove_task
 -- Compare-and-set on version: one row, by the unique index on id; a task of an open import does not match.
 DELETE FROM tasks
-WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version
-    AND (import_id IS NULL OR import_id NOT IN (SELECT id FROM open_imports));
+WHERE id = :id AND owner_user_id = :owner_id AND version = :expected_version AND {visible};
 
 -- name: find_outcome
 -- One row, by key.

@@ -64,14 +64,22 @@ def test_names_are_unique_over_all_files() -> None:
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_every_statement_says_why_it_is_safe(aggregate: str) -> None:
-    """The line under the name is a sentence."""
+    """The line under the name of a statement, or of a part, is a sentence."""
     lines = (FOLDER / f"{aggregate}.sql").read_text(encoding="utf-8").splitlines()
     silent = [
         line
         for line, following in pairwise(lines)
-        if line.startswith("-- name:") and not re.fullmatch(r"-- \S.+", following)
+        if line.startswith(("-- name:", "-- part:")) and not re.fullmatch(r"-- \S.+", following)
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_a_part_is_said_by_several_statements(aggregate: str) -> None:
+    """What only one statement says stands in it."""
+    text = (FOLDER / f"{aggregate}.sql").read_text(encoding="utf-8")
+    parts = re.findall(r"^-- part: (\w+)$", text, re.MULTILINE)
+    assert [part for part in parts if text.count(f"{{{part}}}") <= 1] == []
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
