@@ -80,6 +80,7 @@ class _ReadPool:
         self._wait_seconds = wait_seconds
         self._free: list[_Thread] = []
         self._opened: list[_Thread] = []
+        self._working: set[asyncio.Future[Any]] = set()
         self._permits = asyncio.Semaphore(size)
 
     async def run(self, function: Callable[[driver.Connection], T]) -> T:
@@ -95,6 +96,7 @@ class _ReadPool:
             raise PoolExhausted(f"no read connection became free within {self._wait_seconds:g} s") from error
         # Shielded: when the caller goes away, the connection is busy until the function has ended.
         work = asyncio.ensure_future(self._run_on_free(function))
+        self._working.add(work)
         work.add_done_callback(self._release)
         return await asyncio.shield(work)
 
@@ -112,11 +114,14 @@ class _ReadPool:
 
     def _release(self, work: "asyncio.Future[Any]") -> None:
         self._permits.release()
+        self._working.discard(work)
         if not work.cancelled():
             work.exception()  # seen, also when the caller that would have raised it has gone
 
     async def close(self) -> None:
-        """Close every connection, after what runs on it."""
+        """Close every connection, after what runs on it: also one that is still being opened for a caller who left."""
+        if self._working:
+            await asyncio.wait(self._working)
         for connection in self._opened:
             await connection.close()
 
@@ -170,7 +175,11 @@ class SqliteStore:
 
     async def write(self, function: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in one write transaction."""
-        return await self._writer.run(partial(self._write, lambda uow: function(uow, *args, **kwargs)))
+        # From here on and not from its turn: behind others that wait in vain, a limit for each would add up.
+        give_up_at = self._clock.monotonic() + self._write_wait_seconds
+        return await self._writer.run(
+            partial(self._write, lambda uow: function(uow, *args, **kwargs), give_up_at=give_up_at)
+        )
 
     async def read(
         self, bulkhead: Bulkhead, function: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs
@@ -178,8 +187,8 @@ class SqliteStore:
         """Run the function on one snapshot."""
         return await self._pools[bulkhead].run(partial(self._read, lambda uow: function(uow, *args, **kwargs)))
 
-    def _write(self, function: Callable[[UnitOfWork], T], connection: driver.Connection) -> T:
-        self._begin(connection)
+    def _write(self, function: Callable[[UnitOfWork], T], connection: driver.Connection, *, give_up_at: float) -> T:
+        self._begin(connection, give_up_at=give_up_at)
         try:
             result = function(SqliteUnitOfWork(connection, self._clock.now()))
         except BaseException as error:
@@ -194,8 +203,7 @@ class SqliteStore:
             raise driver.commit_failed(error) from error
         return result
 
-    def _begin(self, connection: driver.Connection) -> None:
-        give_up_at = self._clock.monotonic() + self._write_wait_seconds
+    def _begin(self, connection: driver.Connection, *, give_up_at: float) -> None:
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")

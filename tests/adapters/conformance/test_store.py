@@ -271,6 +271,21 @@ async def test_a_write_waits_for_the_lock_as_long_as_its_limit_allows(store: Sto
         assert await waiting == (START + 7000, 1)
 
 
+async def test_writes_that_wait_in_line_give_up_together(store: Store, adapter: Adapter) -> None:
+    """The limit runs from when a write was asked for: behind others that wait in vain, their limits do not add up."""
+    pause, clock = Pause(), ManualClock()
+    adding = asyncio.ensure_future(store.write(add_after, pause, "Ann"))
+    await pause.reached()
+    async with adapter.open_store(clock=clock, write_wait_seconds=SHORT) as busy:
+        asked_at = clock.monotonic()
+        writes = [busy.write(add_users, f"user {number}") for number in range(8)]
+        refusals = await asyncio.gather(*writes, return_exceptions=True)
+        assert clock.monotonic() - asked_at < 2 * SHORT
+    assert [type(refusal) for refusal in refusals] == [StoreBusy] * 8
+    pause.go_on()
+    await adding
+
+
 async def test_the_time_of_a_transaction_stands_still(store: Store, clock: ManualClock) -> None:
     """However often a function looks at it, in writing and in reading."""
 
@@ -388,6 +403,22 @@ async def test_closing_waits_for_what_still_runs(adapter: Adapter, store: Store)
         adding.cancel()
         pause.go_on()
     assert await names(store) == ["Ann"]
+
+
+async def test_closing_ends_a_thread_that_nobody_waits_for_any_more(adapter: Adapter) -> None:
+    """A caller that was cancelled while its connection was being opened leaves no thread that keeps the process up."""
+    before = set(threading.enumerate())
+    async with adapter.open_store() as store:
+        opened = set(threading.enumerate())
+        reading = asyncio.ensure_future(store.read(Bulkhead.TASKS, lambda uow: uow.now))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        mine = set(threading.enumerate()) - before
+        assert mine > opened - before
+        reading.cancel()
+    for thread in mine:
+        await asyncio.to_thread(thread.join, DEADLINE_SECONDS)
+    assert not [thread for thread in mine if thread.is_alive()]
 
 
 async def test_what_was_committed_is_there_after_a_restart(adapter: Adapter) -> None:
