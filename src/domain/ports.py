@@ -26,8 +26,9 @@ from domain.export import (
 )
 from domain.instants import Instant
 from domain.lifecycle import Transition
+from domain.pages import Position
 from domain.parameters import ExportParameters, FormulaProtection
-from domain.task import NewTask, Task, TaskFilter, TaskPosition
+from domain.task import NewTask, Task, TaskFilter
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Tasks(Protocol):
         """Return the owner's task."""
         ...
 
-    def page(self, owner_id: OwnerId, chosen: TaskFilter, *, after: TaskPosition | None, limit: int) -> list[Task]:
+    def page(self, owner_id: OwnerId, chosen: TaskFilter, *, after: Position | None, limit: int) -> list[Task]:
         """Return up to `limit` of the owner's tasks that the filter selects, in order, from after the position."""
         ...
 
@@ -210,7 +211,7 @@ class ExportJobs(Protocol):
         ...
 
     def page(
-        self, owner_id: OwnerId, status: frozenset[JobStatus], *, before: TaskPosition | None, limit: int
+        self, owner_id: OwnerId, status: frozenset[JobStatus], *, before: Position | None, limit: int
     ) -> list[ExportJob]:
         """Return up to `limit` of the owner's jobs, newest first, from before the position; no status means any."""
         ...
@@ -370,7 +371,7 @@ class TaskSnapshot(Protocol):
         ...
 
     def batches(self) -> Iterator[Sequence[TaskRow]]:
-        """Yield the rows in bounded batches, in the order of `TaskPosition`.
+        """Yield the rows in bounded batches, by `created_at` and `id`.
 
         A row is a tuple of all columns in the order of `Column`, statuses as text and instants as integers; what
         stands behind them is not for the file.

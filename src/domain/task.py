@@ -84,13 +84,6 @@ class TaskFilter(Struct, frozen=True, forbid_unknown_fields=True):
     updated_since: Instant | None = None
 
 
-class TaskPosition(Struct, frozen=True, order=True):
-    """A place in the order in which an owner's tasks are listed and exported: by `created_at`, then `id`."""
-
-    created_at: Instant
-    id: str
-
-
 def faults_of(task: NewTask | TaskChange) -> tuple[InputError, ...]:
     """Return what is wrong with the task's values, one error a member, named by its JSON Pointer; empty when sound."""
     faults: list[InputError] = []

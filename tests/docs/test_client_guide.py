@@ -85,7 +85,7 @@ class Service:
     async def _titles(self, owner_id: OwnerId) -> list[str]:
         async with assemble(self._settings) as app:
             page = await app.store.read(Bulkhead.TASKS, list_tasks, owner_id, TaskFilter(), after=None, limit=100)
-            return [task.title for task in page.tasks]
+            return [task.title for task in page.items]
 
 
 @pytest.fixture(scope="module")

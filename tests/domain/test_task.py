@@ -5,17 +5,7 @@ from hypothesis import given, strategies as st
 from msgspec import UNSET
 
 from domain.errors import InputError
-from domain.instants import Instant
-from domain.task import (
-    DESCRIPTION_LENGTH,
-    PRIORITIES,
-    TITLE_LENGTH,
-    NewTask,
-    TaskChange,
-    TaskPosition,
-    TaskStatus,
-    faults_of,
-)
+from domain.task import DESCRIPTION_LENGTH, PRIORITIES, TITLE_LENGTH, NewTask, TaskChange, TaskStatus, faults_of
 
 # Everything but NUL and the surrogates: Hypothesis leaves the latter out by itself.
 sound_texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -118,9 +108,3 @@ def test_the_words_and_numbers_of_a_task_are_those_of_its_contract() -> None:
     """Clients and files hold these values, so they do not change by accident."""
     assert [status.value for status in TaskStatus] == ["open", "in_progress", "done"]
     assert (PRIORITIES, TITLE_LENGTH, DESCRIPTION_LENGTH) == ((1, 2, 3, 4), 500, 100_000)
-
-
-def test_tasks_are_ordered_by_creation_then_id() -> None:
-    """Tasks of one instant have an order too, or pages of them would lose some."""
-    first, second, third = (TaskPosition(Instant(at), task) for at, task in [(1, "a"), (1, "b"), (2, "a")])
-    assert sorted([third, second, first]) == [first, second, third]

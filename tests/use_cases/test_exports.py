@@ -219,8 +219,8 @@ async def test_a_list_holds_the_owners_exports_only(bench: Bench, owner: User, n
     before = None
     while True:
         page = await bench.store.read(Bulkhead.EXPORTS, list_exports, owner.id, frozenset(), before=before, limit=2)
-        assert len(page.views) <= 2
-        seen.extend(found.job.id for found in page.views)
+        assert len(page.items) <= 2
+        seen.extend(found.job.id for found in page.items)
         before = page.following
         if before is None:
             break
@@ -234,7 +234,7 @@ async def test_a_list_can_be_of_some_statuses(bench: Bench, owner: User) -> None
     page = await bench.store.read(
         Bulkhead.EXPORTS, list_exports, owner.id, frozenset({JobStatus.SUCCEEDED}), before=None, limit=9
     )
-    assert page.views == [await view(bench, owner, done.id)]
+    assert page.items == [await view(bench, owner, done.id)]
     assert page.following is None
 
 

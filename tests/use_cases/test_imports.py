@@ -41,7 +41,7 @@ def keyed(owner_id: OwnerId, *, key: str = "key-1", digest: str = "d", text: str
 
 async def visible(store: SqliteStore, owner: User) -> list[Task]:
     """Return the owner's tasks."""
-    return (await store.read(Bulkhead.TASKS, list_tasks, owner.id, TaskFilter(), after=None, limit=99)).tasks
+    return (await store.read(Bulkhead.TASKS, list_tasks, owner.id, TaskFilter(), after=None, limit=99)).items
 
 
 async def stored(store: SqliteStore, owner: User, count: int = 3, *, first: int = 1) -> int:

@@ -14,7 +14,7 @@ from domain.account import User
 from domain.errors import IdempotencyConflict, InvalidInput, NotFound, StaleVersion
 from domain.instants import Instant
 from domain.ports import Bulkhead, UnitOfWork
-from domain.task import Task, TaskChange, TaskFilter, TaskId, TaskPosition, TaskStatus
+from domain.task import Task, TaskChange, TaskFilter, TaskId, TaskStatus
 from domain.use_cases.tasks import (
     change_task,
     create_task,
@@ -189,14 +189,11 @@ async def test_a_list_holds_the_owners_tasks_page_by_page(
         await store.write(create_task, owner.id, a_new_task(), task_id=TaskId(randomness.new_id())) for _ in range(6)
     ]
     await store.write(create_task, neighbour.id, a_new_task(), task_id=TaskId(randomness.new_id()))
-    pages: list[list[Task]] = []
-    after: TaskPosition | None = None
-    while True:
-        page = await store.read(Bulkhead.TASKS, list_tasks, owner.id, TaskFilter(), after=after, limit=2)
-        pages.append(page.tasks)
-        after = page.following
-        if after is None:
-            break
+    page = await store.read(Bulkhead.TASKS, list_tasks, owner.id, TaskFilter(), after=None, limit=2)
+    pages = [page.items]
+    while page.following is not None:
+        page = await store.read(Bulkhead.TASKS, list_tasks, owner.id, TaskFilter(), after=page.following, limit=2)
+        pages.append(page.items)
     assert pages == [mine[:2], mine[2:4], mine[4:]]
 
 
@@ -207,7 +204,7 @@ async def test_a_list_of_what_a_filter_selects_ends_where_its_tasks_end(store: S
         await store.write(create_task, owner.id, a_new_task(status=status), task_id=TaskId(an_id(number)))
     chosen = TaskFilter(status=(TaskStatus.DONE,))
     page = await store.read(Bulkhead.TASKS, list_tasks, owner.id, chosen, after=None, limit=2)
-    assert [found.id for found in page.tasks] == [an_id(1), an_id(3)]
+    assert [found.id for found in page.items] == [an_id(1), an_id(3)]
     assert page.following is None
 
 

@@ -11,12 +11,12 @@ from domain.errors import StaleVersion
 from domain.export import ErrorCode, ExportJob, HistoryEntry, JobId, JobStatus
 from domain.instants import LATEST, Instant
 from domain.lifecycle import Transition
-from domain.task import TaskPosition
+from domain.pages import Position
 
 SQL: Final = statements.load("exports")
 _JOB_FIELDS: Final = tuple(field.name for field in structs.fields(ExportJob))
 _ENTRY_FIELDS: Final = tuple(field.name for field in structs.fields(HistoryEntry))
-_END: Final = TaskPosition(Instant(LATEST + 1), "")
+_END: Final = Position(Instant(LATEST + 1), "")
 # How many jobs whose backoff is over one claim puts in line: more than it takes, so that none waits for long.
 _DUE_AT_ONCE: Final = 16
 
@@ -66,7 +66,7 @@ class SqliteExportJobs:
         return _job(row) if row else None
 
     def page(
-        self, owner_id: OwnerId, status: frozenset[JobStatus], *, before: TaskPosition | None, limit: int
+        self, owner_id: OwnerId, status: frozenset[JobStatus], *, before: Position | None, limit: int
     ) -> list[ExportJob]:
         """Return up to `limit` of the owner's jobs, newest first, from before the position."""
         position = before or _END

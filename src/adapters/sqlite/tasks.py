@@ -10,11 +10,12 @@ from adapters.sqlite import driver, statements
 from domain.account import OwnerId
 from domain.errors import NotFound
 from domain.instants import EARLIEST, Instant
+from domain.pages import Position
 from domain.ports import KeyedOutcome
-from domain.task import Task, TaskFilter, TaskPosition, TaskStatus
+from domain.task import Task, TaskFilter, TaskStatus
 
 SQL: Final = statements.load("tasks")
-_START: Final = TaskPosition(Instant(EARLIEST - 1), "")
+_START: Final = Position(Instant(EARLIEST - 1), "")
 
 
 class SqliteTasks:
@@ -39,7 +40,7 @@ class SqliteTasks:
         row = self._connection.execute(SQL["find_task"], {"owner_id": owner_id, "id": task_id}).fetchone()
         return _task(row) if row else None
 
-    def page(self, owner_id: OwnerId, chosen: TaskFilter, *, after: TaskPosition | None, limit: int) -> list[Task]:
+    def page(self, owner_id: OwnerId, chosen: TaskFilter, *, after: Position | None, limit: int) -> list[Task]:
         """Return up to `limit` of the owner's tasks, in order, from after the position."""
         position = after or _START
         bindings = filter_bindings(owner_id, chosen) | {

@@ -20,10 +20,10 @@ from domain.errors import (
 from domain.export import Chunk, ErrorCode, ExportJob, ExportResult, GoneReason, JobId, JobStatus, Progress
 from domain.instants import later
 from domain.lifecycle import Cancel, Enqueue, RemoveResult, advance, enqueue
+from domain.pages import Page, Position, page_of
 from domain.parameters import ExportParameters
 from domain.policies import Policies
 from domain.ports import Attempt, UnitOfWork
-from domain.task import TaskPosition
 
 OWNER: Final = "owner"
 
@@ -52,13 +52,6 @@ class Enqueued(Struct, frozen=True):
 
     view: ExportView
     is_replay: bool
-
-
-class ExportPage(Struct, frozen=True):
-    """Some of an owner's exports, and where the next page begins; None when this is the last."""
-
-    views: list[ExportView]
-    following: TaskPosition | None
 
 
 def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policies) -> Enqueued:
@@ -116,13 +109,11 @@ def get_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:
 
 
 def list_exports(
-    uow: UnitOfWork, owner_id: OwnerId, status: frozenset[JobStatus], *, before: TaskPosition | None, limit: int
-) -> ExportPage:
+    uow: UnitOfWork, owner_id: OwnerId, status: frozenset[JobStatus], *, before: Position | None, limit: int
+) -> Page[ExportView]:
     """Return one page of the owner's exports, newest first; no status means any."""
-    found = uow.exports.page(owner_id, status, before=before, limit=limit + 1)
-    shown = found[:limit]
-    following = TaskPosition(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
-    return ExportPage([_view(uow, job) for job in shown], following)
+    page = page_of(uow.exports.page(owner_id, status, before=before, limit=limit + 1), limit=limit)
+    return Page([_view(uow, job) for job in page.items], page.following)
 
 
 def cancel_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:

@@ -3,24 +3,18 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from domain.account import OwnerId
 from domain.errors import IdempotencyConflict, InvalidInput, NotFound, StaleVersion
+from domain.pages import Page, Position, page_of
 from domain.ports import KeyedOutcome, UnitOfWork
-from domain.task import NewTask, Task, TaskChange, TaskFilter, TaskId, TaskPosition, faults_of
+from domain.task import NewTask, Task, TaskChange, TaskFilter, TaskId, faults_of
 
 T = TypeVar("T")
 
 CREATE_ROUTE = "POST /v1/tasks"
-
-
-class TaskPage(Struct, frozen=True):
-    """Some of an owner's tasks, and where the next page begins; None when this is the last."""
-
-    tasks: list[Task]
-    following: TaskPosition | None
 
 
 def create_task(uow: UnitOfWork, owner_id: OwnerId, stated: NewTask, *, task_id: TaskId) -> Task:
@@ -114,13 +108,10 @@ def get_task(uow: UnitOfWork, owner_id: OwnerId, task_id: str) -> Task:
 
 
 def list_tasks(
-    uow: UnitOfWork, owner_id: OwnerId, chosen: TaskFilter, *, after: TaskPosition | None, limit: int
-) -> TaskPage:
+    uow: UnitOfWork, owner_id: OwnerId, chosen: TaskFilter, *, after: Position | None, limit: int
+) -> Page[Task]:
     """Return one page of the owner's tasks, by `created_at` and `id`."""
-    found = uow.tasks.page(owner_id, chosen, after=after, limit=limit + 1)
-    shown = found[:limit]
-    following = TaskPosition(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
-    return TaskPage(shown, following)
+    return page_of(uow.tasks.page(owner_id, chosen, after=after, limit=limit + 1), limit=limit)
 
 
 def change_task(

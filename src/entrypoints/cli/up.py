@@ -92,7 +92,7 @@ def _set_up_demo(uow: UnitOfWork, *, token: str, token_id: TokenId, task_ids: Se
 
 
 def _add_sample(uow: UnitOfWork, owner_id: OwnerId, task_ids: Sequence[TaskId]) -> None:
-    if not list_tasks(uow, owner_id, TaskFilter(), after=None, limit=1).tasks:
+    if not list_tasks(uow, owner_id, TaskFilter(), after=None, limit=1).items:
         for task_id, task in zip(task_ids, sample_tasks(uow.now), strict=True):
             create_task(uow, owner_id, task, task_id=task_id)
 

@@ -84,7 +84,7 @@ async def show_page(call: Call) -> Answer:
     )
     cursor = cursor_text(page.following)
     now = call.application.clock.now()
-    content = ExportList([export_body(view, now=now, base_url=call.place.base_url) for view in page.views], cursor)
+    content = ExportList([export_body(view, now=now, base_url=call.place.base_url) for view in page.items], cursor)
     return json_answer(200, content, headers=link_to_next(call, cursor))
 
 

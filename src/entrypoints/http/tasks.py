@@ -99,7 +99,7 @@ async def show_page(call: Call) -> Answer:
         limit=query.limit,
     )
     cursor = cursor_text(page.following)
-    content = TaskList([task_body(task) for task in page.tasks], cursor)
+    content = TaskList([task_body(task) for task in page.items], cursor)
     return json_answer(200, content, headers=link_to_next(call, cursor))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Protocol
 from msgspec import Meta
 
 from domain.instants import Instant, parse_instant
-from domain.task import TaskPosition
+from domain.pages import Position
 
 _DAY: Final = (
     r"[0-9]{4}-("
@@ -76,7 +76,7 @@ class Cursor:
     }
     __slots__ = ("position",)
 
-    def __init__(self, position: TaskPosition) -> None:
+    def __init__(self, position: Position) -> None:
         self.position = position
 
     @classmethod
@@ -85,10 +85,10 @@ class Cursor:
         if _CURSOR.fullmatch(text) is None:
             raise ValueError("must be a next_cursor that a page ended with")
         instant, _, last_id = text.partition(".")
-        return cls(TaskPosition(Instant(int(instant)), last_id))
+        return cls(Position(Instant(int(instant)), last_id))
 
 
-def cursor_text(position: TaskPosition | None) -> str | None:
+def cursor_text(position: Position | None) -> str | None:
     """Return the text of a position; None where there is none."""
     return None if position is None else f"{position.created_at}.{position.id}"
 

@@ -52,7 +52,7 @@ def owned_by(owner_id: OwnerId, tasks: list[Task], randomness: SequentialRandomn
 
 
 def selected(tasks: list[Task], chosen: TaskFilter) -> list[Task]:
-    """Return those that the filter selects, in the order of `TaskPosition`."""
+    """Return those that the filter selects, in the order of `Position`."""
     return sorted((task for task in tasks if _selects(chosen, task)), key=lambda task: (task.created_at, task.id))
 
 

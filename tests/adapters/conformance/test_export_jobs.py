@@ -32,8 +32,8 @@ from domain.lifecycle import (
     Transition,
     advance,
 )
+from domain.pages import Position
 from domain.ports import Bulkhead, Store, UnitOfWork
-from domain.task import TaskPosition
 from tests.adapters.conformance.steps import live, save_all
 from tests.builders import HOUR, an_enqueue, an_id
 from tests.fakes import START
@@ -254,7 +254,7 @@ async def test_pages_of_jobs_in_a_row_are_the_whole_list(store: Store, owner: Us
             break
         assert len(jobs) <= 2
         read.extend(job.id for job in jobs)
-        before = TaskPosition(jobs[-1].created_at, jobs[-1].id)
+        before = Position(jobs[-1].created_at, jobs[-1].id)
     assert read == [an_id(number) for number in range(7, 0, -1)]
 
 

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from domain.account import User
 from domain.instants import EARLIEST, LATEST, Instant
+from domain.pages import Position
 from domain.ports import Bulkhead, Store
-from domain.task import Task, TaskFilter, TaskPosition, TaskStatus
+from domain.task import Task, TaskFilter, TaskStatus
 from tests.adapters.conformance.selections import CHOSEN, SETS_OF_TASKS, owned_by, selected
 from tests.adapters.conformance.steps import keep_tasks
 from tests.builders import a_task, an_id
@@ -23,7 +24,7 @@ async def page(
     owner: User,
     chosen: TaskFilter = EVERYTHING,
     *,
-    after: TaskPosition | None = None,
+    after: Position | None = None,
     limit: int = 100,
 ) -> list[Task]:
     """Return a page of the owner's tasks."""
@@ -130,7 +131,7 @@ async def test_removing_another_version_changes_nothing_and_says_so(store: Store
 
 
 async def test_tasks_come_by_creation_and_then_by_id(store: Store, owner: User) -> None:
-    """The order of a page is that of `TaskPosition`, whatever the order of adding."""
+    """The order of a page is that of `Position`, whatever the order of adding."""
     tasks = [a_task(owner.id, number, created_at=Instant(at)) for number, at in ((3, 2), (1, 2), (4, 1), (2, 3))]
     await store.write(keep_tasks, *tasks)
     assert [(task.created_at, task.id) for task in await page(store, owner)] == [
@@ -146,10 +147,10 @@ async def test_a_page_ends_at_its_limit_and_begins_after_its_position(store: Sto
     tasks = [a_task(owner.id, number, created_at=Instant(7)) for number in range(1, 6)]
     await store.write(keep_tasks, *tasks)
     assert await page(store, owner, limit=2) == tasks[:2]
-    position = TaskPosition(tasks[1].created_at, tasks[1].id)
+    position = Position(tasks[1].created_at, tasks[1].id)
     await store.write(lambda uow: uow.tasks.remove(tasks[1]))
     assert await page(store, owner, after=position, limit=2) == tasks[2:4]
-    assert await page(store, owner, after=TaskPosition(Instant(7), tasks[4].id)) == []
+    assert await page(store, owner, after=Position(Instant(7), tasks[4].id)) == []
 
 
 @given(tasks=SETS_OF_TASKS, chosen=CHOSEN, limit=st.integers(1, 5))
@@ -168,5 +169,5 @@ async def test_pages_in_a_row_are_what_the_filter_selects(
     while found := await page(store, reader, chosen, after=after, limit=limit):
         assert len(found) <= limit
         read.extend(found)
-        after = TaskPosition(found[-1].created_at, found[-1].id)
+        after = Position(found[-1].created_at, found[-1].id)
     assert read == selected(mine, chosen)

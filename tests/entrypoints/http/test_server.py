@@ -184,7 +184,7 @@ async def test_a_client_that_leaves_takes_its_import_back(application: Applicati
         writer.transport.abort()
     assert await application.store.read(Bulkhead.OPERATIONS, unpublished) == 0
     page = await application.store.read(Bulkhead.TASKS, list_tasks, OwnerId(1), TaskFilter(), after=None, limit=9)
-    assert page.tasks == []
+    assert page.items == []
 
 
 def test_a_process_serves_until_it_is_told_to_stop(settings: Settings, tmp_path: Path) -> None:

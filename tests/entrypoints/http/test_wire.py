@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from domain.instants import EARLIEST, LATEST, Instant, InstantError, format_instant, parse_instant
-from domain.task import TaskPosition
+from domain.pages import Position
 from entrypoints.http.wire import (
     CURSOR_PATTERN,
     INSTANT_PATTERN,
@@ -54,7 +54,7 @@ def test_what_is_no_instant_is_neither_described_nor_accepted(text: str) -> None
 @given(INSTANTS, UUIDS)
 def test_a_cursor_is_read_back_as_the_place_that_it_was_made_of(instant: Instant, last_id: str) -> None:
     """Every position has one spelling, which the contract describes."""
-    position = TaskPosition(instant, last_id)
+    position = Position(instant, last_id)
     text = cursor_text(position)
     assert text is not None
     assert re.search(CURSOR_PATTERN, text)
