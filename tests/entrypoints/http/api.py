@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from adapters.sqlite import driver
 from domain.account import OwnerId, Scope, TokenId
@@ -102,6 +103,12 @@ async def api_of(application: Application) -> AsyncIterator[Api]:
     transport = httpx.ASGITransport(Recorded(create_app(application)))  # type: ignore[arg-type]  # ASGI in other words
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield Api(application, client)
+
+
+def impatient(application: Application) -> Application:
+    """Return the application as it is when it waits for nobody."""
+    settings = structs.replace(application.settings, receive_seconds=0.2, import_receive_seconds=0.2)
+    return replace(application, settings=settings)
 
 
 async def claimed(application: Application) -> ExportJob:

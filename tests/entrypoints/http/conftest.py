@@ -18,14 +18,15 @@ EVERYTHING = frozenset(Scope)
 
 @pytest.fixture
 def settings(database: Path) -> Settings:
-    """Settings of the application: small limits, so that a test reaches them."""
+    """Settings of the application: small sizes, so that a test reaches them, and times that no busy machine reaches."""
     return Settings(
         database=str(database),
         max_body_bytes=200_000,
         import_max_bytes=2_000_000,
-        receive_seconds=0.2,
-        import_receive_seconds=0.2,
-        read_wait_seconds=5,
+        receive_seconds=60,
+        import_receive_seconds=60,
+        read_wait_seconds=30,
+        write_wait_seconds=30,
     )
 
 

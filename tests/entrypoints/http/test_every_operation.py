@@ -14,7 +14,7 @@ from domain.errors import PoolExhausted, StoreBusy, StoreUnavailable
 from entrypoints.http.contract import OPERATIONS
 from entrypoints.http.operation import Operation
 from tests.builders import an_id
-from tests.entrypoints.http.api import Api, api_of
+from tests.entrypoints.http.api import Api, api_of, impatient
 from tests.entrypoints.http.stores import troubled
 
 GUARDED = [operation for operation in OPERATIONS if operation.scope is not None]
@@ -167,7 +167,9 @@ async def test_a_body_that_does_not_arrive_is_given_up(operation: Operation, api
         yield b" "
         await anyio.sleep_forever()
 
-    answer = await sound(api, operation, content=pieces())
+    path = await a_path_of(api, operation)
+    async with api_of(impatient(api.application)) as client:
+        answer = await sound(client, operation, path, content=pieces())
     assert answer.status_code == 408
     assert answer.headers["Connection"] == "close"
     problem_of(answer, operation)

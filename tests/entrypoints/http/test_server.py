@@ -24,7 +24,7 @@ from entrypoints.bootstrap import Application
 from entrypoints.http.server import server_of
 from entrypoints.settings import Settings
 from entrypoints.telemetry import LogEvent
-from tests.entrypoints.http.api import Api, damage, token_of
+from tests.entrypoints.http.api import Api, damage, impatient, token_of
 from tests.entrypoints.http.stores import HookedStore
 from tests.entrypoints.http.test_imports import unpublished
 from tests.processes import WITHIN_SECONDS, environment_for, eventually_so, fencepost
@@ -93,16 +93,20 @@ async def test_a_chunked_body_is_limited_like_any_other(url: str) -> None:
     assert (await exchange(url, request)).startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_body_that_stops_arriving_ends_the_connection(url: str) -> None:
+async def test_a_body_that_stops_arriving_ends_the_connection(application: Application) -> None:
     """408, and the server closes."""
     head = f"POST /v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{AS_ANN}Content-Length: 9\r\n\r\n"
-    assert (await exchange(url, head.encode() + b"{")).startswith(b"HTTP/1.1 408 ")
+    async with serving(impatient(application)) as url:
+        assert (await exchange(url, head.encode() + b"{")).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /health/live HTTP/1.1\r\nHost:"])
-async def test_a_header_section_that_does_not_arrive_ends_the_connection(begun: bytes, url: str) -> None:
+async def test_a_header_section_that_does_not_arrive_ends_the_connection(
+    begun: bytes, application: Application
+) -> None:
     """A client that connects and is silent, or slow, is not waited for: 408, and the server closes."""
-    assert (await exchange(url, begun)).startswith(b"HTTP/1.1 408 ")
+    async with serving(impatient(application)) as url:
+        assert (await exchange(url, begun)).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_a_connection_is_used_again(url: str) -> None:
@@ -189,7 +193,7 @@ async def test_a_client_that_leaves_takes_its_import_back(application: Applicati
 
 def test_a_process_serves_until_it_is_told_to_stop(settings: Settings, tmp_path: Path) -> None:
     """It says where it listens, answers, finishes a request that was begun, and ends with status 0."""
-    with fencepost("api", settings=replace(settings, port=0, receive_seconds=30), directory=tmp_path) as process:
+    with fencepost("api", settings=replace(settings, port=0), directory=tmp_path) as process:
         url = str(process.event(LogEvent.API_READY)["url"])
         assert httpx.get(f"{url}/health/ready", trust_env=False).status_code == 200
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
