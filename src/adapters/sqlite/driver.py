@@ -8,6 +8,7 @@ withdrawn). So the standard library's SQLite is used where it is sound, else the
 otherwise the program refuses to start.
 """
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from sqlite3 import sqlite_version_info as standard_version
@@ -80,7 +81,8 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
     mode = "rwc" if create else "rw"
     try:
         connection = dbapi.connect(
-            f"file:{quote(str(path))}?mode={mode}",
+            # As bytes: a name need not be UTF-8.
+            f"file:{quote(os.fsencode(path))}?mode={mode}",
             uri=True,
             timeout=_BUSY_SECONDS,
             isolation_level=None,
@@ -88,13 +90,13 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False) -> Con
             cached_statements=_CACHED_STATEMENTS,
         )
     except Error as error:
-        raise translated(error, path) from error
+        raise translated(error, path, create=create) from error
     try:
         for pragma in (*PRAGMAS, _READ_ONLY if read_only else _WAITS_FOR_NO_LOCK):
             connection.execute(pragma)
     except Error as error:
         connection.close()
-        raise translated(error, path) from error
+        raise translated(error, path, create=create) from error
     return connection
 
 
@@ -103,14 +105,22 @@ def is_busy(error: Error) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
-def translated(error: Error, path: Path | None = None) -> EnvironmentFailure:
-    """Return the refusal that a driver's error means. Its text is SQLite's own and quotes no data."""
+def translated(error: Error, path: Path | None = None, *, create: bool = False) -> EnvironmentFailure:
+    """Return the refusal that a driver's error means. Its text is SQLite's own and quotes no data.
+
+    `create` tells that the database was to be created where there was none.
+    """
     text = str(error)
     where = f" ({path})" if path is not None else ""
     if is_busy(error):
         return StoreBusy("the database is locked by another writer")
     if "full" in text:
         return StoreFull("the disk or the database's quota is full")
+    if "unable to open" in text and path is not None and (create or os.path.lexists(path)):
+        return StoreUnavailable(
+            f"the database cannot be opened{where}: this user must be able to read and write the file and its "
+            "directory; choose another one with FENCEPOST_DATABASE"
+        )
     if "unable to open" in text:
         return StoreUnavailable(f"there is no database to open{where}; run `fencepost migrate` to create it")
     if "not a database" in text:

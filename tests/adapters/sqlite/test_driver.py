@@ -1,6 +1,7 @@
 """The driver: one sound SQLite in the process, the same PRAGMAs on every connection, and errors in our words."""
 
 import ast
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -128,9 +129,10 @@ def test_opening_makes_no_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_path_is_taken_literally(tmp_path: Path) -> None:
-    """Characters that mean something in a URI are part of the name."""
-    path = tmp_path / "a b?mode=memory#%41&é.db"
+@pytest.mark.parametrize("name", ["a b?mode=memory#%41&é.db", os.fsdecode(b"caf\xe9.db")], ids=ascii)
+def test_a_path_is_taken_literally(tmp_path: Path, name: str) -> None:
+    """Characters that mean something in a URI are part of the name, and so are bytes that mean nothing in UTF-8."""
+    path = tmp_path / name
     driver.connect(path, create=True).close()
     connection = driver.connect(path)
     connection.execute("CREATE TABLE t (c)")

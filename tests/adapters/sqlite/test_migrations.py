@@ -141,9 +141,15 @@ def directory(path: Path) -> None:
     path.mkdir()
 
 
+def link_to_nowhere(path: Path) -> None:
+    """Make a link into a directory that is not there."""
+    path.symlink_to(path.parent / "gone" / "fencepost.db")
+
+
 NOT_TO_OPEN: Final = {
     missing: "run `fencepost migrate`",
-    directory: "run `fencepost migrate`",
+    directory: "must be able to read and write the file and its directory",
+    link_to_nowhere: "must be able to read and write the file and its directory",
     newer: f"has schema {NEWEST + 1}, newer than the {NEWEST} that this program knows: install a newer version",
     older: f"has schema 0 and this program needs {NEWEST}: run `fencepost migrate`",
     foreign: "is not a Fencepost database",
@@ -152,7 +158,8 @@ NOT_TO_OPEN: Final = {
     truncated: "malformed",
 }
 NOT_TO_MIGRATE: Final = {
-    directory: "run `fencepost migrate`",
+    directory: "must be able to read and write the file and its directory",
+    link_to_nowhere: "must be able to read and write the file and its directory",
     newer: "install a newer version",
     foreign: "belongs to another program; choose another file with FENCEPOST_DATABASE",
     garbage: "choose another one with FENCEPOST_DATABASE",
