@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from re import compile as pattern, escape
 from typing import Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from domain.csv_dialect import characters_to_quote, is_risky, protect, quoted
+from domain.errors import InvalidParameters
 from domain.instants import Instant, format_instant, format_instant_in
 from domain.parameters import COLUMN_TYPES, Column, ColumnType, ExportParameters, FormulaProtection, LineEnding, Quoting
 from domain.ports import TaskRow
@@ -16,7 +17,10 @@ BOM: Final = "\ufeff"
 
 
 class CsvRows:
-    """Writes rows as text and counts the cells that formula protection changed."""
+    """Writes rows as text and counts the cells that formula protection changed.
+
+    To make one raises `InvalidParameters` when this host does not know the time zone that is asked for.
+    """
 
     def __init__(self, parameters: ExportParameters) -> None:
         self._parameters = parameters
@@ -74,7 +78,10 @@ class CsvRows:
 def _instant_writer(timezone: str) -> Callable[[object], str]:
     if timezone == "UTC":
         return lambda value: "" if value is None else format_instant(_instant(value))
-    zone = ZoneInfo(timezone)
+    try:
+        zone = ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
+        raise InvalidParameters(f"this host does not know the time zone {timezone!r}") from error
     return lambda value: "" if value is None else format_instant_in(_instant(value), zone)
 
 

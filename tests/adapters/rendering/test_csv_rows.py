@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from adapters.rendering.csv_rows import CsvRows
 from domain.csv_dialect import unprotect
+from domain.errors import InvalidParameters
 from domain.instants import Instant, parse_instant
 from domain.parameters import (
     Column,
@@ -216,3 +217,10 @@ def test_an_instant_that_is_no_integer_is_a_defect() -> None:
     row = ("x", "", "", "open", 1, None, "2023-11-14", START, 1)
     with pytest.raises(TypeError, match="instant"):
         CsvRows(DEFAULT).line(row)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus_Mons", "../UTC", "America", ""])
+def test_a_zone_that_the_host_does_not_know_is_a_fault_of_the_parameters(zone: str) -> None:
+    """No retry would mend it: the zones of the process that accepted the export may be other ones."""
+    with pytest.raises(InvalidParameters, match=f"time zone '{zone}'"):
+        CsvRows(ExportParameters(timezone=zone))
