@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
@@ -178,8 +179,7 @@ _ASKED: Final = {
 }
 
 
-def _operation(**members: Any) -> Operation:  # noqa: ANN401 - those of `Operation`
-    return Operation(tag="exports", scope=Scope.EXPORTS, bulkhead=Bulkhead.EXPORTS, **members)
+_operation: Final = partial(Operation, tag="exports", scope=Scope.EXPORTS, bulkhead=Bulkhead.EXPORTS)
 
 
 OPERATIONS: Final = (

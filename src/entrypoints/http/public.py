@@ -1,7 +1,8 @@
 """What anyone may ask: whether the service lives, what its contract is, and what its problems mean."""
 
 from asyncio import timeout
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -58,8 +59,7 @@ async def explain(call: Call) -> Answer:
 # ── The contract ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _operation(**members: Any) -> Operation:  # noqa: ANN401 - those of `Operation`
-    return Operation(tag="service", method="GET", **members)
+_operation: Final = partial(Operation, tag="service", method="GET")
 
 
 def _with_head(operation: Operation, operation_id: str) -> tuple[Operation, Operation]:

@@ -8,7 +8,8 @@ import zlib
 from asyncio import to_thread
 from base64 import b64encode
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -139,14 +140,13 @@ _UNREADABLE: Final = (
 _FILE_EXAMPLE: Final = "id,title\r\n019c13a2-7c40-7e1b-9d2c-5f8a6b3e1d20,Write the report\r\n"
 
 
-def _operation(**members: Any) -> Operation:  # noqa: ANN401 - those of `Operation`
-    return Operation(
-        tag="exports",
-        path="/v1/exports/{export_id}/result",
-        scope=Scope.EXPORTS,
-        bulkhead=Bulkhead.EXPORTS,
-        **members,
-    )
+_operation: Final = partial(
+    Operation,
+    tag="exports",
+    path="/v1/exports/{export_id}/result",
+    scope=Scope.EXPORTS,
+    bulkhead=Bulkhead.EXPORTS,
+)
 
 
 _SEND: Final = _operation(

@@ -1,6 +1,7 @@
 """Tasks over HTTP: one at a time, and in pages."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -235,8 +236,7 @@ _CHANGED: Final = msgspec.structs.replace(_SHOWN, description="The task as it is
 _ONE: Final = "/v1/tasks/{task_id}"
 
 
-def _operation(**members: Any) -> Operation:  # noqa: ANN401 - those of `Operation`
-    return Operation(tag="tasks", scope=Scope.TASKS, bulkhead=Bulkhead.TASKS, **members)
+_operation: Final = partial(Operation, tag="tasks", scope=Scope.TASKS, bulkhead=Bulkhead.TASKS)
 
 
 OPERATIONS: Final = (
