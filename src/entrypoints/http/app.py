@@ -12,7 +12,7 @@ from domain.errors import Refusal
 from entrypoints.bootstrap import Application
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import Answer
-from entrypoints.http.bodies import ClientGone
+from entrypoints.http.bodies import ADVICE, ClientGone
 from entrypoints.http.checks import check
 from entrypoints.http.contract import OPERATIONS
 from entrypoints.http.edge import CLIENT_GONE, Edge, place_of, report
@@ -21,7 +21,8 @@ from entrypoints.http.problems import Refused, problem_answer
 
 # What the request asked for can be answered: a refusal is not a defect, and is not logged as one.
 _EXPECTED: Final = (Refused, Refusal)
-_ADVERTISED: Final = {"POST": "Accept-Post", "PATCH": "Accept-Patch"}
+# Here the header itself must say of which method it speaks; the one for PUT does not.
+_ADVERTISED: Final = frozenset({"POST", "PATCH"})
 
 
 def create_app(application: Application) -> Edge:
@@ -71,7 +72,7 @@ def _options(path: str, operations: Sequence[Operation]) -> HTTPRouteHandler:
     headers = {"Allow": ", ".join(sorted({operation.method for operation in operations} | {"OPTIONS"}))}
     for operation in operations:
         if operation.body is not None and operation.method in _ADVERTISED:
-            headers[_ADVERTISED[operation.method]] = ", ".join(operation.body.media_types)
+            headers[ADVICE[operation.method]] = ", ".join(operation.body.media_types)
 
     async def options() -> Answer:
         return Answer(204, headers=headers)

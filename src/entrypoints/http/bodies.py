@@ -21,6 +21,8 @@ from entrypoints.http.problem_types import (
 from entrypoints.http.problems import Refused
 from entrypoints.http.schemas import Fault
 
+# Which header of an answer names the bodies that a method accepts: W3C Linked Data Platform, RFC 5789, and RFC 9110.
+ADVICE: Final = {"POST": "Accept-Post", "PATCH": "Accept-Patch", "PUT": "Accept"}
 # Deeper than any body of this API by far, and nothing to the stack.
 _DEEPEST: Final = 32
 # RFC 7493: what lies outside is rounded by many readers. No member of any body is that large.
@@ -71,8 +73,7 @@ def check_announced_length(values: list[str], *, limit: int) -> None:
 
 def check_media_type(types: list[str], codings: list[str], accepted: tuple[str, ...], *, method: str) -> str:
     """Return the media type of the body; refuse one that is not accepted, and any content coding (415)."""
-    advice = {"POST": "Accept-Post", "PATCH": "Accept-Patch"}.get(method, "Accept")
-    headers = {advice: ", ".join(accepted)}
+    headers = {ADVICE[method]: ", ".join(accepted)}
     if [coding for coding in codings if coding.lower() != "identity"]:
         raise Refused(
             UNSUPPORTED_MEDIA_TYPE,

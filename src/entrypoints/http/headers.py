@@ -143,7 +143,8 @@ def read_authorization(values: Sequence[str]) -> Credentials:
     return Credentials(is_bearer=True, token=None if found is None else found[1])
 
 
-_REQUEST_ID: Final = pattern(r"[A-Za-z0-9._-]{1,128}", ASCII)
+REQUEST_ID_PATTERN: Final = r"^[A-Za-z0-9._-]{1,128}$"
+_REQUEST_ID: Final = pattern(REQUEST_ID_PATTERN, ASCII)
 
 
 def read_request_id(values: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from msgspec.structs import fields
 
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import PROBLEM_JSON
+from entrypoints.http.bodies import ADVICE
 from entrypoints.http.decoding import is_repeatable
 from entrypoints.http.operation import Body, Header, Link, Operation, Reply
 from entrypoints.http.problem_types import PROBLEMS, ProblemType
@@ -29,7 +30,6 @@ _PROBLEM_HEADERS: Final[dict[int, tuple[str, ...]]] = {
     412: ("ETag",),
     503: ("Retry-After",),
 }
-_ADVICE: Final = {"POST": "Accept-Post", "PATCH": "Accept-Patch", "PUT": "Accept"}
 
 
 def document(operations: Sequence[Operation]) -> Json:
@@ -160,7 +160,7 @@ def _problems(operations: Iterable[Operation]) -> Json:
 
 def _problem_name(operation: Operation, kinds: Sequence[ProblemType]) -> str:
     parts = [kind.slug for kind in kinds]
-    parts += [_ADVICE[operation.method]] if types.UNSUPPORTED_MEDIA_TYPE in kinds else []
+    parts += [ADVICE[operation.method]] if types.UNSUPPORTED_MEDIA_TYPE in kinds else []
     parts += ["HEAD"] if operation.method == "HEAD" else []
     return ".".join(parts)
 
@@ -201,7 +201,7 @@ def _link(link: Link) -> Json:
 def _problem(operation: Operation, status: int, kinds: Sequence[ProblemType]) -> Json:
     names = ["X-Request-Id", *_PROBLEM_HEADERS.get(status, ())]
     if status == types.UNSUPPORTED_MEDIA_TYPE.status:
-        names.append(_ADVICE[operation.method])
+        names.append(ADVICE[operation.method])
     optional = ["Retry-After"] if types.EXPORT_NOT_READY in kinds else []
     answer: Json = {
         "description": " ".join(f"`{kind.slug}`: {kind.title}." for kind in kinds),

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from entrypoints.http.headers import REQUEST_ID_PATTERN
 from entrypoints.http.problem_types import PROBLEMS
 from entrypoints.http.wire import UUID_PATTERN
 
@@ -40,7 +41,7 @@ PATH_PARAMETERS: Final[dict[str, Json]] = {
 HEADERS: Final[dict[str, Json]] = {
     "X-Request-Id": {
         "description": "The id of this request: the caller's own where it was well-formed.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+        "schema": {"type": "string", "pattern": REQUEST_ID_PATTERN},
     },
     "ETag": {
         "description": "The version of what is shown, for If-Match and If-None-Match.",
