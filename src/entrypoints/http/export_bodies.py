@@ -23,6 +23,7 @@ from entrypoints.http.schemas import (
     ShownFilter,
     ShownRequest,
 )
+from entrypoints.http.wire import moment_of
 
 
 def export_body(view: ExportView, *, now: Instant, base_url: str) -> Export:
@@ -34,8 +35,8 @@ def export_body(view: ExportView, *, now: Instant, base_url: str) -> Export:
         id=job.id,
         status=job.status,
         created_at=format_instant(job.created_at),
-        started_at=_moment(job.started_at),
-        finished_at=_moment(job.finished_at),
+        started_at=moment_of(job.started_at),
+        finished_at=moment_of(job.finished_at),
         deadline_at=format_instant(job.deadline_at),
         attempt_count=job.attempt_count,
         max_attempts=job.max_attempts,
@@ -101,20 +102,16 @@ def _shown_request(asked: ExportParameters) -> ShownRequest:
         filter=ShownFilter(
             status=chosen.status,
             priority=chosen.priority,
-            due_before=_moment(chosen.due_before),
-            due_after=_moment(chosen.due_after),
-            created_before=_moment(chosen.created_before),
-            created_after=_moment(chosen.created_after),
-            updated_since=_moment(chosen.updated_since),
+            due_before=moment_of(chosen.due_before),
+            due_after=moment_of(chosen.due_after),
+            created_before=moment_of(chosen.created_before),
+            created_after=moment_of(chosen.created_after),
+            updated_since=moment_of(chosen.updated_since),
         ),
         timezone=asked.timezone,
         csv=asked.csv,
         deadline_seconds=asked.deadline_seconds,
     )
-
-
-def _moment(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
 
 
 # An export that has just been accepted, made by the function that makes all others.

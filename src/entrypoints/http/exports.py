@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from domain import parameters, task as tasks
+from domain import parameters
 from domain.account import Scope
 from domain.errors import InvalidInput
 from domain.export import JobId, JobStatus
@@ -26,10 +26,10 @@ from entrypoints.http import problem_types as types
 from entrypoints.http.answers import JSON, Answer, json_answer
 from entrypoints.http.export_bodies import EXPORT_EXAMPLE, etag_of, export_body
 from entrypoints.http.operation import IF_NONE_MATCH, REQUIRED_KEY, Body, Call, Link, Operation, Reply
+from entrypoints.http.paging import Limit, link_to_next
 from entrypoints.http.problems import fault_of
-from entrypoints.http.schemas import Export, ExportList, ExportRequest, Fault, TaskFilter
-from entrypoints.http.tasks import link_to_next
-from entrypoints.http.wire import TIMEZONES, Cursor, cursor_text, instant_of
+from entrypoints.http.schemas import Export, ExportList, ExportRequest, Fault
+from entrypoints.http.wire import TIMEZONES, Cursor, cursor_text
 
 # How soon to ask again: at once is soon enough for a small export, and an export that has been waiting for a minute
 # is not helped by a question a second. Bounded, so that a finished export is never found long after.
@@ -43,7 +43,7 @@ class ExportQuery(Struct, frozen=True):
 
     status: tuple[JobStatus, ...] = ()
     cursor: Cursor | None = None
-    limit: Annotated[int, Meta(ge=1, le=200, description="How many there are at most.")] = 50
+    limit: Limit = 50
 
 
 async def create(call: Call) -> Answer:
@@ -121,22 +121,10 @@ def _parameters(stated: ExportRequest) -> ExportParameters:
     return ExportParameters(
         format=stated.format,
         columns=stated.columns,
-        filter=_filter(stated.filter),
+        filter=stated.filter.chosen(),
         timezone=stated.timezone,
         csv=stated.csv,
         deadline_seconds=stated.deadline_seconds,
-    )
-
-
-def _filter(stated: TaskFilter) -> tasks.TaskFilter:
-    return tasks.TaskFilter(
-        status=stated.status,
-        priority=stated.priority,
-        due_before=instant_of(stated.due_before),
-        due_after=instant_of(stated.due_after),
-        created_before=instant_of(stated.created_before),
-        created_after=instant_of(stated.created_after),
-        updated_since=instant_of(stated.updated_since),
     )
 
 

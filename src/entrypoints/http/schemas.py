@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from domain import task
 from domain.export import ErrorCode, GoneReason, JobStatus
 from domain.parameters import Column, ColumnType, CsvOptions, ExportFormat
 from domain.task import DEFAULT_PRIORITY, DESCRIPTION_LENGTH, PRIORITIES, TITLE_LENGTH, TaskStatus
@@ -16,6 +17,7 @@ from entrypoints.http.wire import (
     InstantText,
     Moment,
     UriReference,
+    instant_of,
 )
 
 # Constraints in `extra_json_schema` are shown here and checked by the domain, whose words are better.
@@ -101,6 +103,18 @@ class TaskFilter(Struct, frozen=True, forbid_unknown_fields=True):
     created_before: InstantText | None = None
     created_after: InstantText | None = None
     updated_since: InstantText | None = None
+
+    def chosen(self) -> task.TaskFilter:
+        """Return what the domain calls this filter."""
+        return task.TaskFilter(
+            status=self.status,
+            priority=self.priority,
+            due_before=instant_of(self.due_before),
+            due_after=instant_of(self.due_after),
+            created_before=instant_of(self.created_before),
+            created_after=instant_of(self.created_after),
+            updated_since=instant_of(self.updated_since),
+        )
 
 
 class ExportRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Final
-from urllib.parse import urlencode
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET
 
 from domain import parameters, task as tasks
 from domain.account import Scope
 from domain.instants import format_instant
 from domain.ports import Bulkhead
-from domain.task import TaskChange, TaskFilter, TaskId, TaskStatus, faults_of
+from domain.task import TaskChange, TaskId, TaskStatus, faults_of
 from domain.use_cases.tasks import change_task, create_task, create_task_once, delete_task, get_task, list_tasks
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import JSON, Answer, json_answer
@@ -27,25 +26,19 @@ from entrypoints.http.operation import (
     Operation,
     Reply,
 )
+from entrypoints.http.paging import Limit, link_to_next
 from entrypoints.http.problems import fault_of
-from entrypoints.http.schemas import Fault, NewTask, Priority, Task, TaskList, TaskPatch
-from entrypoints.http.wire import Cursor, InstantText, cursor_text, instant_of
+from entrypoints.http.schemas import Fault, NewTask, Task, TaskFilter, TaskList, TaskPatch
+from entrypoints.http.wire import Cursor, cursor_text, instant_of, moment_of
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
 
-class TaskQuery(Struct, frozen=True):
+class TaskQuery(TaskFilter, frozen=True):
     """Which tasks a page shows, and where it begins."""
 
-    status: tuple[TaskStatus, ...] = ()
-    priority: tuple[Priority, ...] = ()
-    due_before: InstantText | None = None
-    due_after: InstantText | None = None
-    created_before: InstantText | None = None
-    created_after: InstantText | None = None
-    updated_since: InstantText | None = None
     cursor: Cursor | None = None
-    limit: Annotated[int, Meta(ge=1, le=200, description="How many there are at most.")] = 50
+    limit: Limit = 50
 
 
 async def create(call: Call) -> Answer:
@@ -82,37 +75,17 @@ def _created(call: Call, body: str, task_id: str, *, is_replay: bool) -> Answer:
 async def show_page(call: Call) -> Answer:
     """Show one page of the owner's tasks."""
     query = call.query(TaskQuery)
-    chosen = TaskFilter(
-        status=query.status,
-        priority=query.priority,
-        due_before=instant_of(query.due_before),
-        due_after=instant_of(query.due_after),
-        created_before=instant_of(query.created_before),
-        created_after=instant_of(query.created_after),
-        updated_since=instant_of(query.updated_since),
-    )
     page = await call.application.store.read(
         Bulkhead.TASKS,
         list_tasks,
         call.owner_id,
-        chosen,
+        query.chosen(),
         after=query.cursor.position if query.cursor else None,
         limit=query.limit,
     )
     cursor = cursor_text(page.following)
     content = TaskList([task_body(task) for task in page.items], cursor)
     return json_answer(200, content, headers=link_to_next(call, cursor))
-
-
-def link_to_next(call: Call, cursor: str | None) -> dict[str, str]:
-    """Return the Link of a page to the next one (RFC 8288), which keeps the filters; none on the last page."""
-    if cursor is None:
-        return {}
-    kept = [
-        item for item in call.scope["query_string"].decode("ascii").split("&") if item.partition("=")[0] != "cursor"
-    ]
-    query = "&".join(item for item in [*kept, urlencode({"cursor": cursor})] if item)
-    return {"Link": f'<{call.place.base_url}{call.operation.path}?{query}>; rel="next"'}
 
 
 async def show(call: Call) -> Answer:
@@ -189,7 +162,7 @@ def task_body(task: tasks.Task) -> Task:
         description=task.description,
         status=task.status,
         priority=task.priority,
-        due_at=None if task.due_at is None else format_instant(task.due_at),
+        due_at=moment_of(task.due_at),
         created_at=format_instant(task.created_at),
         updated_at=format_instant(task.updated_at),
         version=task.version,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Protocol
 
 from msgspec import Meta
 
-from domain.instants import Instant, parse_instant
+from domain.instants import Instant, format_instant, parse_instant
 from domain.pages import Position
 
 _DAY: Final = (
@@ -96,6 +96,11 @@ def cursor_text(position: Position | None) -> str | None:
 def instant_of(text: InstantText | None) -> Instant | None:
     """Return the instant of a member that may be null."""
     return None if text is None else text.instant
+
+
+def moment_of(instant: Instant | None) -> str | None:
+    """Return the text of an instant that may not be there."""
+    return None if instant is None else format_instant(instant)
 
 
 def read_scalar(into: type[Any], value: object) -> object:
