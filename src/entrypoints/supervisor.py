@@ -197,6 +197,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._status = 0
         self._background: set[asyncio.Task[None]] = set()
+        self._renewal: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Keep the children up until told to stop; return the exit status."""
@@ -346,14 +347,16 @@ class Supervisor:
         self._stopping.set()
 
     def _on_replace(self, number: signal.Signals) -> None:
-        if not any(kept.is_being_replaced for kept in self._kept):
+        # One at a time, also while it is between two children: a second SIGTERM would end a child at once.
+        if self._renewal is None or self._renewal.done():
             log.info(LogEvent.SERVICE_RENEWING, signal=number.name)
-            self._in_background(self._replace_all())
+            self._renewal = self._in_background(self._replace_all())
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 def _told(status: int) -> dict[str, object]:

@@ -1,6 +1,8 @@
 """The supervisor with children of a test's own making: what it starts again, gives up, stops and kills."""
 
 import asyncio
+import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from hypothesis import given, strategies as st
 
 from entrypoints.settings import LogFormat, Settings, SettingsError
@@ -35,6 +38,18 @@ REFUSE = NOTE_START + f"sys.exit({EXIT_CONFIGURATION})"
 LIVE_A_LITTLE = NOTE_START + "time.sleep(0.3); sys.exit(1)"
 NOTE_END = NOTE_START + "signal.signal(signal.SIGTERM, end); note('up'); time.sleep(60)"
 IGNORE = NOTE_START + "signal.signal(signal.SIGTERM, signal.SIG_IGN); note('deaf'); time.sleep(60)"
+DRAIN = (
+    NOTE_START
+    + """
+def drain(*_):
+    signal.signal(signal.SIGTERM, lambda *_: note("told-twice"))
+    time.sleep(0.2)
+    end()
+signal.signal(signal.SIGTERM, drain)
+note("up")
+time.sleep(60)
+"""
+)
 
 
 class Notes:
@@ -138,6 +153,17 @@ async def test_stopping_asks_first(notes: Notes) -> None:
     async with supervising(notes, {"polite": NOTE_END}, policy=PROMPT):
         await notes.until("polite", "start", "up")
     assert notes.of("polite") == ["start", "up", "end"]
+
+
+async def test_renewing_again_and_again_tells_each_child_once(notes: Notes) -> None:
+    """Whenever hang-ups come in, a child that drains is not told a second time, which would mean at once."""
+    async with supervising(notes, {"first": NOTE_END, "second": DRAIN}, policy=PROMPT):
+        await notes.until("first", "start", "up")
+        await notes.until("second", "start", "up")
+        while notes.of("second").count("end") < 3:
+            os.kill(os.getpid(), signal.SIGHUP)
+            await checkpoint()
+    assert "told-twice" not in notes.of("second")
 
 
 @pytest.mark.usefixtures("json_logs")
