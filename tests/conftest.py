@@ -10,7 +10,7 @@ from hypothesis import settings
 from adapters.sqlite import migrate
 from adapters.sqlite.store import SqliteStore
 from domain.account import User
-from domain.policies import DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
 from domain.use_cases.accounts import add_user
 from tests.fakes import ManualClock, SequentialRandomness
 
@@ -42,8 +42,11 @@ def randomness() -> SequentialRandomness:
 def policies() -> Policies:
     """Rules in round figures: a lease of a minute, three attempts, two seconds of backoff, an hour to the deadline."""
     return Policies(
-        lease=LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2)),
-        retry=RetryPolicy(max_attempts=3, floor=timedelta(seconds=2), cap=timedelta(minutes=1)),
+        lease=LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2), running_per_owner=10),
+        retry=RetryPolicy(
+            max_attempts=3, floor=timedelta(seconds=2), cap=timedelta(minutes=1), attempt=timedelta(seconds=1)
+        ),
+        breaker=BreakerPolicy(failures=3, pause=timedelta(seconds=1), longest_pause=timedelta(seconds=30)),
         deadline=DeadlinePolicy(
             default=timedelta(hours=1), shortest=timedelta(seconds=10), longest=timedelta(hours=24)
         ),

@@ -70,11 +70,17 @@ class FailureKind(StrEnum):
 
 
 class Failure(Struct, frozen=True):
-    """How an attempt failed. `detail` is for operators: sanitized, without task text, secrets or tokens."""
+    """How an attempt failed, and the evidence of it that is kept for operators: no task text, no secret, no token.
+
+    `error_class` names the exception. `fingerprint` is of that and of the places it came through, equal for equal
+    defects. `message` is there when it is a sentence of ours.
+    """
 
     kind: FailureKind
     code: ErrorCode | None
-    detail: str
+    error_class: str
+    fingerprint: str | None = None
+    message: str | None = None
 
 
 class ExportJob(Discreet, frozen=True, kw_only=True):
@@ -123,6 +129,8 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
     detail: str | None = None
     actor: str | None = None
     reason: str | None = None
+    error_class: str | None = None
+    fingerprint: str | None = None
 
 
 class Chunk(Discreet, frozen=True, kw_only=True):

@@ -97,11 +97,12 @@ class Complete(Held, frozen=True, kw_only=True):
 
 
 class Fail(Held, frozen=True, kw_only=True):
-    """The attempt failed; `retry_at` is when the next one could start, if there is one."""
+    """The attempt failed; the next one, if there is one, could start at `retry_at` and be done at `retry_ends_at`."""
 
     name: ClassVar[str] = "fail"
     failure: Failure
     retry_at: Instant
+    retry_ends_at: Instant
 
 
 class Release(Held, frozen=True, kw_only=True):
@@ -192,8 +193,8 @@ def budget_is_spent(job: ExportJob, event: Event) -> bool:
 
 
 def retry_fits(job: ExportJob, event: Fail) -> bool:
-    """The next try would start before the deadline."""
-    return event.retry_at < job.deadline_at
+    """The next try could be done before the deadline."""
+    return event.retry_ends_at < job.deadline_at
 
 
 def is_transient(job: ExportJob, event: Fail) -> bool:
@@ -446,7 +447,11 @@ def _transition(before: ExportJob | None, after: ExportJob, event: Event) -> Tra
     match event:
         case Fail(failure=failure):
             entry = replace(
-                entry, code=after.last_error_code or failure.code, detail=f"{failure.kind}: {failure.detail}"
+                entry,
+                code=after.last_error_code or failure.code,
+                detail=failure.kind.value if failure.message is None else f"{failure.kind.value}: {failure.message}",
+                error_class=failure.error_class,
+                fingerprint=failure.fingerprint,
             )
         case Claim() if before is not None and before.status is RUNNING:
             entry = replace(entry, detail=f"attempt {before.attempt_count} of worker {before.worker_id} was lost")

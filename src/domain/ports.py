@@ -224,15 +224,15 @@ class ExportJobs(Protocol):
 class ExportQueue(Protocol):
     """Which jobs a claim should look at. Owners take turns; within an owner's turn the oldest available comes first."""
 
-    def has_candidates(self, *, longest_lease_until: Instant) -> bool:
-        """Tell whether `candidates` would find any. Takes no write lock."""
+    def has_candidates(self, *, longest_lease_until: Instant, running_limit: int) -> bool:
+        """Tell whether `candidates` would find any, or put any in line. Takes no write lock."""
         ...
 
-    def candidates(self, *, longest_lease_until: Instant, limit: int) -> list[ExportJob]:
+    def candidates(self, *, longest_lease_until: Instant, running_limit: int, limit: int) -> list[ExportJob]:
         """Return jobs that a claim may take, best first, after putting in line those whose backoff is over.
 
         First running ones with a dead lease (over, or running past `longest_lease_until`), then queued ones that are
-        available: one of each owner that waits, by the owners' turns.
+        available: one of each owner that waits and has fewer than `running_limit` running, by the owners' turns.
         """
         ...
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from structlog.contextvars import bound_contextvars
 
-from domain.errors import EnvironmentFailure, NotFound, NotHolding, OutcomeUnknown, OwnershipViolation
+from domain.errors import EnvironmentFailure, NotFound, NotHolding, OutcomeUnknown
 from domain.export import ErrorCode, ExportJob, FailureKind, RenderedFile
 from domain.policies import classify
 from domain.ports import Bulkhead
@@ -203,7 +203,7 @@ class AttemptRun:
 
     async def _record_failure(self, error: Exception) -> Outcome:
         failure = classify(error)
-        if isinstance(error, OwnershipViolation):
+        if failure.code is ErrorCode.OWNERSHIP_VIOLATION:
             log.error(LogEvent.OWNERSHIP_VIOLATED, **evidence_of(error))
         told = log.error if failure.code is ErrorCode.INTERNAL_ERROR else log.warning
         told(LogEvent.ATTEMPT_FAILED, kind=failure.kind, code=failure.code, **evidence_of(error))

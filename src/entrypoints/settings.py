@@ -14,9 +14,17 @@ from typing import Annotated, Final, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from domain.policies import DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
 
 PREFIX: Final = "FENCEPOST_"
+
+# What must not exceed what. An attempt is expected to end within its lease, and a lease by the longest one.
+_IN_ORDER: Final = (
+    ("lease_seconds", "longest_lease_seconds"),
+    ("attempt_seconds", "lease_seconds"),
+    ("retry_floor_seconds", "retry_cap_seconds"),
+    ("breaker_pause_seconds", "breaker_longest_pause_seconds"),
+)
 
 
 class LogFormat(StrEnum):
@@ -60,11 +68,26 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     longest_lease_seconds: Annotated[
         float, Meta(ge=1, le=7200, description="a lease that seems to end later than this from now is dead")
     ] = 600
+    running_per_owner: Annotated[
+        int, Meta(ge=1, le=1000, description="exports of one owner that are processed at a time")
+    ] = 2
     max_attempts: Annotated[int, Meta(ge=1, le=100, description="tries that count before an export fails")] = 5
+    attempt_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="how long a try takes; none begins that could not end by the deadline")
+    ] = 2
     retry_floor_seconds: Annotated[float, Meta(gt=0, le=3600, description="delay before the second try")] = 2
     retry_cap_seconds: Annotated[
         float, Meta(gt=0, le=86400, description="longest delay before a try, jitter aside")
     ] = 120
+    breaker_failures: Annotated[
+        int, Meta(ge=1, le=100, description="failures in a row of disk or database after which a worker pauses")
+    ] = 3
+    breaker_pause_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="pause before the first trial after that; doubled while trials fail")
+    ] = 1
+    breaker_longest_pause_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="longest pause between two trials, jitter aside")
+    ] = 30
     deadline_seconds: Annotated[int, Meta(ge=1, description="how long an export is worth doing, if not asked for")] = (
         3600
     )
@@ -125,8 +148,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Check what no single row can say."""
-        if self.lease_seconds > self.longest_lease_seconds:
-            raise SettingsError(f"{PREFIX}LEASE_SECONDS must not exceed {PREFIX}LONGEST_LEASE_SECONDS")
+        for shorter, longer in _IN_ORDER:
+            if getattr(self, shorter) > getattr(self, longer):
+                raise SettingsError(f"{PREFIX}{shorter.upper()} must not exceed {PREFIX}{longer.upper()}")
         if self.write_wait_seconds * 2 > self.lease_seconds and self.write_wait_seconds > 1:
             raise SettingsError(f"{PREFIX}WRITE_WAIT_SECONDS must be at most half of {PREFIX}LEASE_SECONDS")
         if not self.deadline_shortest_seconds <= self.deadline_seconds <= self.deadline_longest_seconds:
@@ -141,11 +165,21 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def policies(self) -> Policies:
         """The rules of the domain, as configured."""
         return Policies(
-            lease=LeasePolicy(timedelta(seconds=self.lease_seconds), timedelta(seconds=self.longest_lease_seconds)),
+            lease=LeasePolicy(
+                timedelta(seconds=self.lease_seconds),
+                timedelta(seconds=self.longest_lease_seconds),
+                self.running_per_owner,
+            ),
             retry=RetryPolicy(
                 self.max_attempts,
                 timedelta(seconds=self.retry_floor_seconds),
                 timedelta(seconds=self.retry_cap_seconds),
+                timedelta(seconds=self.attempt_seconds),
+            ),
+            breaker=BreakerPolicy(
+                self.breaker_failures,
+                timedelta(seconds=self.breaker_pause_seconds),
+                timedelta(seconds=self.breaker_longest_pause_seconds),
             ),
             deadline=DeadlinePolicy(
                 timedelta(seconds=self.deadline_seconds),

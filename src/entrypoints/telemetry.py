@@ -8,17 +8,15 @@ import os
 import re
 from collections.abc import Mapping
 from enum import Enum, StrEnum
-from hashlib import sha256
 from pathlib import PurePath
-from traceback import walk_tb
 from typing import Final, cast
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from domain import policies
 from domain.account import TOKEN_PREFIX
-from domain.errors import Refusal
 from entrypoints.settings import LogFormat, LogLevel, Settings
 
 
@@ -187,25 +185,15 @@ def _names_a_secret(name: str) -> bool:
 
 # ── What is told of a failure ─────────────────────────────────────────────────────────────────────────────────────────
 
-_INNERMOST: Final = 8
-
 
 def evidence_of(error: BaseException) -> dict[str, object]:
-    """Return what operators get to see of an exception: its class, where it came from, and a fingerprint of that.
-
-    Its message is told only when it is one of our refusals, whose sentences quote no one's data.
-    """
-    frames = [
-        (f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}", line)
-        for frame, line in walk_tb(error.__traceback__)
-    ]
-    # Without line numbers, so that the same defect keeps its fingerprint over releases.
-    spelled = "\n".join([type(error).__qualname__, *(place for place, _ in frames)])
-    evidence: dict[str, object] = {
-        "error": type(error).__qualname__,
-        "fingerprint": sha256(spelled.encode()).hexdigest()[:12],
-        "where": [f"{place}:{line}" for place, line in frames[-_INNERMOST:]],
+    """Return an exception's evidence as members of a log line; of a group, that of its gravest member."""
+    evidence = policies.evidence_of(policies.gravest(error))
+    told: dict[str, object] = {
+        "error": evidence.error_class,
+        "fingerprint": evidence.fingerprint,
+        "where": evidence.where,
     }
-    if isinstance(error, Refusal):
-        evidence["reason"] = str(error)
-    return evidence
+    if evidence.message is not None:
+        told["reason"] = evidence.message
+    return told

@@ -16,6 +16,7 @@ from structlog.contextvars import bound_contextvars
 
 from domain.errors import EnvironmentFailure
 from domain.export import ExportJob, LeaseToken
+from domain.policies import Breaker
 from domain.ports import Bulkhead, Randomness
 from domain.use_cases.imports import sweep_imports
 from domain.use_cases.work import claim_export, has_work, sweep_lost_attempts
@@ -33,39 +34,6 @@ _TASKS_A_SWEEP: Final = 500
 _EXIT_STUCK: Final = 70
 
 
-class CircuitBreaker:
-    """Slows a worker down while its surroundings fail, so that a full disk does not march the queue through retries.
-
-    After each failure in a row the next job waits twice as long, up to a limit; one success ends the waiting.
-    """
-
-    _FLOOR_SECONDS: Final = 0.5
-    _CAP_SECONDS: Final = 30.0
-    _OPEN_AT: Final = 3
-
-    def __init__(self) -> None:
-        self._failures = 0
-
-    def failed(self) -> None:
-        """Count a failure of the surroundings."""
-        self._failures += 1
-        if self._failures == self._OPEN_AT:
-            log.error(LogEvent.BREAKER_OPENED, failures=self._failures)
-
-    def succeeded(self) -> None:
-        """Forget the failures."""
-        if self._failures >= self._OPEN_AT:
-            log.info(LogEvent.BREAKER_CLOSED, failures=self._failures)
-        self._failures = 0
-
-    def pause(self, *, jitter: float) -> float:
-        """Return how many seconds to wait before the next try; `jitter` in [0, 1) makes it longer by up to a half."""
-        if self._failures == 0:
-            return 0
-        doublings = min(self._failures - 1, 16)
-        return min(self._CAP_SECONDS, self._FLOOR_SECONDS * (1 << doublings)) * (1 + jitter / 2)
-
-
 class Worker:
     """Claims and processes until it is told to stop."""
 
@@ -73,7 +41,7 @@ class Worker:
         self._app = app
         self._worker_id = worker_id
         self._stopping = stopping
-        self._breaker = CircuitBreaker()
+        self._breaker = Breaker(app.policies.breaker)
         self._sweep_at = app.clock.monotonic()
         self._swept_count = 0
 
@@ -122,22 +90,32 @@ class Worker:
 
     async def _turn(self) -> float:
         """Sweep a batch when it is time, process an export when there is one; return how long to rest, in seconds."""
+        outcome, swept = None, False
         try:
             swept = await self._sweep_when_due()
-            outcome = await self.process_next()
+            if self._breaker.lets_through(self._app.clock.monotonic()):
+                outcome = await self.process_next()
         except EnvironmentFailure as failure:
             log.warning(LogEvent.STORE_FAILED, **evidence_of(failure))
-            outcome, swept = Outcome.EXCUSED, False
+            outcome = Outcome.EXCUSED
+        self._tell_breaker(outcome)
+        if outcome not in {None, Outcome.EXCUSED} or swept:
+            return 0
+        # Evenly spread around the setting, so that workers which started together do not ask together.
+        return self._app.settings.worker_poll_seconds * (0.75 + self._app.randomness.fraction() / 2)
+
+    def _tell_breaker(self, outcome: Outcome | None) -> None:
+        before = self._breaker
         if outcome is Outcome.EXCUSED:
-            self._breaker.failed()
+            now, jitter = self._app.clock.monotonic(), self._app.randomness.fraction()
+            self._breaker = before.failed(now, jitter=jitter)
         elif outcome in {Outcome.SUCCEEDED, Outcome.FAILED}:
             # Nothing to do, or a job that was taken away, says nothing about the surroundings.
-            self._breaker.succeeded()
-        chance = self._app.randomness.fraction()
-        if outcome is None and not swept:
-            # Evenly spread around the setting, so that workers which started together do not ask together.
-            return self._app.settings.worker_poll_seconds * (0.75 + chance / 2)
-        return self._breaker.pause(jitter=chance)
+            self._breaker = before.succeeded()
+        if self._breaker.is_open and not before.is_open:
+            log.error(LogEvent.BREAKER_OPENED, failures=self._breaker.failure_count)
+        if before.is_open and not self._breaker.is_open:
+            log.info(LogEvent.BREAKER_CLOSED, failures=before.failure_count)
 
     async def _sweep_when_due(self) -> bool:
         now = self._app.clock.monotonic()

@@ -219,7 +219,10 @@ moments = st.integers(NOW - 5, NOW + 5).map(Instant)
 tokens = st.sampled_from([TOKEN, OTHER_TOKEN])
 spans = st.integers(1, 8).map(lambda count: timedelta(milliseconds=count))
 failures = st.builds(
-    Failure, kind=st.sampled_from(FailureKind), code=st.sampled_from([None, *ErrorCode]), detail=st.just("KeyError")
+    Failure,
+    kind=st.sampled_from(FailureKind),
+    code=st.sampled_from([None, *ErrorCode]),
+    error_class=st.just("KeyError"),
 )
 
 
@@ -250,7 +253,15 @@ held_events = st.one_of(
         expected=st.just(WHOLE),
         found=st.sampled_from([WHOLE, replace(WHOLE, row_count=8), None]),
     ),
-    st.builds(Fail, now=moments, lease_token=tokens, longest_lease=spans, failure=failures, retry_at=moments),
+    st.builds(
+        Fail,
+        now=moments,
+        lease_token=tokens,
+        longest_lease=spans,
+        failure=failures,
+        retry_at=moments,
+        retry_ends_at=moments,
+    ),
     st.builds(Release, now=moments, lease_token=tokens, longest_lease=spans),
 )
 events = st.one_of(
@@ -427,14 +438,32 @@ def test_a_retried_failure_leaves_its_code_in_the_history_only() -> None:
     """While the job is tried again it shows no error, and its history does, with the kind of the failure."""
     step = advance(RUNNING, FAIL)
     assert step.after.last_error_code is None
-    assert (step.entry.code, step.entry.detail) == (ErrorCode.INTERNAL_ERROR, "transient: KeyError")
+    assert (step.entry.code, step.entry.detail) == (ErrorCode.INTERNAL_ERROR, "transient")
     assert step.entry.worker_id == "worker-1"
 
 
 def test_a_failure_that_came_too_late_keeps_its_cause_in_the_detail() -> None:
     """The code says that the deadline ended the job, the detail what its last attempt met."""
-    entry = advance(RUNNING, replace(FAIL_ENVIRONMENT, retry_at=DEADLINE)).entry
-    assert (entry.code, entry.detail) == (ErrorCode.DEADLINE_EXCEEDED, "environment: StoreBusy")
+    entry = advance(RUNNING, replace(FAIL_ENVIRONMENT, retry_ends_at=DEADLINE)).entry
+    assert (entry.code, entry.detail) == (ErrorCode.DEADLINE_EXCEEDED, "environment")
+    assert entry.error_class == "StoreBusy"
+
+
+def test_a_failure_leaves_its_evidence_in_the_history_and_nowhere_else() -> None:
+    """Class, fingerprint and sentence of what went wrong stand in the line of its attempt; the job holds none of it."""
+    failure = Failure(FailureKind.ENVIRONMENT, None, "StoreFull", "0123456789ab", "the disk is full")
+    step = advance(RUNNING, replace(FAIL, failure=failure))
+    assert (step.entry.error_class, step.entry.fingerprint) == ("StoreFull", "0123456789ab")
+    assert step.entry.detail == "environment: the disk is full"
+    assert "disk" not in str(asdict(step.after))
+
+
+@pytest.mark.parametrize("event", [CLAIM, RELEASE, CANCEL, COMPLETE])
+def test_only_a_failure_has_evidence(event: Event) -> None:
+    """No other line of the history names an exception."""
+    job = JOBS[JobStatus.QUEUED] if event is CLAIM else RUNNING
+    entry = advance(job, event).entry
+    assert (entry.error_class, entry.fingerprint) == (None, None)
 
 
 def test_a_permanent_failure_without_a_code_ends_as_an_internal_error() -> None:

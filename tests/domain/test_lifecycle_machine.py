@@ -40,6 +40,7 @@ from tests.domain.witnesses import ENQUEUE, NOW
 LONGEST = 60
 LEASES = (20, 60)
 DELAYS = (0, 20, 1000, 100)
+LENGTHS = (0, 30)
 DEADLINES = (20, 200, 1000, 1000)
 CLOCK_STEPS = (20, 200, 1, 60, -80, 1000, 19, -100, 100, -1)
 MOST_JOBS = 4
@@ -224,8 +225,13 @@ class ExportLifecycle(RuleBasedStateMachine):
         self.take(grant.job, event, expected)
 
     @precondition(lambda self: self.grants)
-    @rule(pick=picks, kind=st.sampled_from(FailureKind), delay=st.sampled_from(DELAYS))
-    def fail(self, pick: int, kind: FailureKind, delay: int) -> None:
+    @rule(
+        pick=picks,
+        kind=st.sampled_from(FailureKind),
+        delay=st.sampled_from(DELAYS),
+        length=st.sampled_from(LENGTHS),
+    )
+    def fail(self, pick: int, kind: FailureKind, delay: int, length: int) -> None:
         """A worker, stale or not, says that its attempt failed."""
         grant = self.grant_at(pick)
         job = self.model[grant.job]
@@ -242,7 +248,7 @@ class ExportLifecycle(RuleBasedStateMachine):
             expected = refusal
         elif kind is FailureKind.PERMANENT or (kind is FailureKind.TRANSIENT and not self.has_budget(job)):
             expected = self.ended("failed", "result_too_large")
-        elif self.now + delay >= job["deadline"]:
+        elif self.now + delay + length >= job["deadline"]:
             expected = self.ended("failed", "deadline_exceeded")
         else:
             expected = retried
@@ -252,6 +258,7 @@ class ExportLifecycle(RuleBasedStateMachine):
             longest_lease=_span(LONGEST),
             failure=Failure(kind, ErrorCode.RESULT_TOO_LARGE, "ResultTooLarge"),
             retry_at=Instant(self.now + delay),
+            retry_ends_at=Instant(self.now + delay + length),
         )
         self.take(grant.job, event, expected)
 

@@ -39,6 +39,7 @@ WORKERS: Final = ("a", "b")
 LEASE: Final = 2
 LONGEST: Final = 3
 BACKOFF: Final = 1
+TRY: Final = 1
 DEADLINE: Final = 4
 ATTEMPTS: Final = 2
 LAST_TICK: Final = 5
@@ -122,6 +123,7 @@ def writes_of(grant: Grant, now: Instant, longest: timedelta, *, is_current: boo
             longest_lease=longest,
             failure=Failure(kind, ErrorCode.INTERNAL_ERROR, "KeyError"),
             retry_at=Instant(now + BACKOFF),
+            retry_ends_at=Instant(now + BACKOFF + TRY),
         )
     yield Release(now=now, lease_token=grant.token, longest_lease=longest)
 
@@ -195,6 +197,8 @@ def check_step(step: Step) -> None:
         assert step.before.committed is None
         assert step.after.committed == before.attempt_count
         assert event.found == event.expected
+    if isinstance(event, Fail) and after.status is JobStatus.QUEUED:
+        assert after.available_at + TRY < before.deadline_at
     if isinstance(event, Expire):
         assert not live
     if isinstance(event, Requeue):
@@ -352,6 +356,13 @@ def excuse_every_failure(job: ExportJob, event: Event) -> Transition:
     return advance(job, event)
 
 
+def retry_what_cannot_be_done_in_time(job: ExportJob, event: Event) -> Transition:
+    """Ask only whether the next try could begin before the deadline."""
+    if isinstance(event, Fail):
+        return advance(job, replace(event, retry_ends_at=event.retry_at))
+    return advance(job, event)
+
+
 def claim_what_has_ended(job: ExportJob, event: Event) -> Transition:
     """Run a cancelled job again."""
     if isinstance(event, Claim) and job.status is JobStatus.CANCELLED:
@@ -406,6 +417,7 @@ def requeue_without_a_budget(job: ExportJob, event: Event) -> Transition:
         take_back_a_lost_attempt,
         keep_the_token,
         excuse_every_failure,
+        retry_what_cannot_be_done_in_time,
         claim_what_has_ended,
         outlive_the_deadline,
         ignore_the_deadline,

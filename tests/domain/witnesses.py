@@ -41,6 +41,7 @@ LEASE: Final = timedelta(seconds=60)
 LONGEST: Final = timedelta(seconds=90)
 DEADLINE: Final = Instant(NOW + 3600 * SECOND)
 RETRY_AT: Final = Instant(NOW + 5 * SECOND)
+RETRY_ENDS_AT: Final = Instant(NOW + 7 * SECOND)
 TOKEN: Final = LeaseToken("lease-token-of-the-first-claim")
 OTHER_TOKEN: Final = LeaseToken("lease-token-of-the-second-claim")
 WHOLE: Final = Staged(chunk_count=2, byte_count=300, row_count=9, payload_byte_count=120)
@@ -116,12 +117,14 @@ FAIL: Final = Fail(
     longest_lease=LONGEST,
     failure=Failure(FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR, "KeyError"),
     retry_at=RETRY_AT,
+    retry_ends_at=RETRY_ENDS_AT,
 )
 FAIL_ENVIRONMENT: Final = replace(FAIL, failure=Failure(FailureKind.ENVIRONMENT, None, "StoreBusy"))
 FAIL_PERMANENT: Final = replace(
     FAIL, failure=Failure(FailureKind.PERMANENT, ErrorCode.RESULT_TOO_LARGE, "ResultTooLarge")
 )
-FAIL_LATE: Final = replace(FAIL, retry_at=DEADLINE)
+# The next try could begin in time, and would be done at the very instant that is too late.
+FAIL_LATE: Final = replace(FAIL, retry_ends_at=DEADLINE)
 RELEASE: Final = Release(now=NOW, lease_token=TOKEN, longest_lease=LONGEST)
 EXPIRE: Final = Expire(now=NOW, longest_lease=LONGEST)
 CANCEL: Final = Cancel(now=NOW, actor="owner", reason="not needed")
@@ -325,7 +328,7 @@ FALSIFIED: Final = (
     Falsified(RETRIES, "retry_fits", RUNNING, FAIL_LATE, FAILS_LATE),
     *_not_holding(RETRIES_EXCUSED, RUNNING, FAIL_ENVIRONMENT),
     Falsified(RETRIES_EXCUSED, "is_environment", RUNNING, FAIL, RETRIES),
-    Falsified(RETRIES_EXCUSED, "retry_fits", RUNNING, replace(FAIL_ENVIRONMENT, retry_at=DEADLINE), FAILS_LATE),
+    Falsified(RETRIES_EXCUSED, "retry_fits", RUNNING, replace(FAIL_ENVIRONMENT, retry_ends_at=DEADLINE), FAILS_LATE),
     *_not_holding(FAILS, RUNNING, FAIL_PERMANENT),
     Falsified(FAILS, "is_permanent", RUNNING, FAIL, RETRIES),
     *_not_holding(FAILS_SPENT, LAST_TRY, FAIL),

@@ -27,7 +27,7 @@ from domain.errors import (
 from domain.export import Chunk, ErrorCode, Failure, FailureKind, JobStatus, LeaseToken
 from domain.instants import Instant, later
 from domain.parameters import ExportParameters
-from domain.policies import LeasePolicy, classify
+from domain.policies import classify
 from domain.ports import Attempt, Bulkhead
 from domain.use_cases.accounts import disable_user
 from domain.use_cases.exports import cancel_export
@@ -545,12 +545,24 @@ async def test_a_permanent_failure_is_the_end_at_once(bench: Bench, owner: User)
 async def test_a_failure_whose_next_try_would_be_too_late_is_the_end(
     bench: Bench, owner: User, clock: ManualClock, failure: Failure
 ) -> None:
-    """The next try would start at the deadline: `deadline_exceeded` now, and nobody waits for it."""
+    """The next try would be done at the deadline: `deadline_exceeded` now, and nobody waits for it."""
     await bench.enqueue(owner, deadline_seconds=30)
     holder = await bench.claim()
-    clock.advance(timedelta(seconds=28))
+    # Two seconds of backoff and one of work are left.
+    clock.advance(timedelta(seconds=27))
     ended = await bench.fail(holder, failure)
     assert (ended.status, ended.last_error_code) == (JobStatus.FAILED, ErrorCode.DEADLINE_EXCEEDED)
+
+
+@pytest.mark.parametrize("failure", [TRANSIENT, ENVIRONMENT])
+async def test_a_failure_whose_next_try_can_be_done_in_time_is_not_the_end(
+    bench: Bench, owner: User, clock: ManualClock, failure: Failure
+) -> None:
+    """A millisecond more than backoff and work need is enough for another try."""
+    await bench.enqueue(owner, deadline_seconds=30)
+    holder = await bench.claim()
+    clock.advance(timedelta(seconds=27) - timedelta(milliseconds=1))
+    assert (await bench.fail(holder, failure)).status is JobStatus.QUEUED
 
 
 async def test_what_an_attempt_died_of_is_kept_for_operators(bench: Bench, owner: User) -> None:
@@ -561,7 +573,8 @@ async def test_what_an_attempt_died_of_is_kept_for_operators(bench: Bench, owner
     history = await bench.store.read(Bulkhead.EXPORTS, lambda uow: uow.exports.history(job.id))
     last = history[-1]
     assert (last.event, last.worker_id, last.attempt, last.code) == ("fail", "worker-7", 1, "internal_error")
-    assert last.detail == "transient: ZeroDivisionError"
+    assert (last.detail, last.error_class) == ("transient", "ZeroDivisionError")
+    assert last.fingerprint == failure.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -658,5 +671,5 @@ async def test_a_shorter_lease_policy_cuts_no_lease_that_was_granted(
     await bench.enqueue(owner)
     holder = await bench.claim()
     clock.advance(timedelta(seconds=30))
-    short = LeasePolicy(lease=timedelta(seconds=1), longest_lease=bench.policies.lease.longest_lease)
+    short = replace(bench.policies.lease, lease=timedelta(seconds=1))
     assert await bench.store.read(Bulkhead.OPERATIONS, still_holds, holder, lease=short)

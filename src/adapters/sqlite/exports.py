@@ -47,6 +47,7 @@ class SqliteExportJobs:
             self._connection.execute(SQL["leave_line"], {"owner_id": after.owner_id})
         if waited and after.status is JobStatus.RUNNING:
             self._connection.execute(SQL["take_turn"], {"owner_id": after.owner_id})
+        self._count_running(before, after)
         self._connection.execute(SQL["append_event"], structs.asdict(transition.entry))
 
     def get(self, job_id: JobId) -> ExportJob | None:
@@ -84,6 +85,13 @@ class SqliteExportJobs:
         rows = self._connection.execute(SQL["history"], {"job_id": job_id})
         return [_entry(row) for row in rows]
 
+    def _count_running(self, before: ExportJob | None, after: ExportJob) -> None:
+        # A claim of a job whose lease is dead changes nothing: it had its place among the running ones already.
+        ran = before is not None and before.status is JobStatus.RUNNING
+        runs = after.status is JobStatus.RUNNING
+        if runs != ran:
+            self._connection.execute(SQL["begin_running" if runs else "end_running"], {"owner_id": after.owner_id})
+
     def _insert(self, bindings: dict[str, Any]) -> None:
         try:
             self._connection.execute(SQL["add_job"], bindings)
@@ -102,15 +110,20 @@ class SqliteExportQueue:
         self._connection = connection
         self._now = now
 
-    def has_candidates(self, *, longest_lease_until: Instant) -> bool:
+    def has_candidates(self, *, longest_lease_until: Instant, running_limit: int) -> bool:
         """Tell whether `candidates` would find any."""
-        bindings = {"now": self._now, "longest_lease_until": longest_lease_until}
+        bindings = {"now": self._now, "longest_lease_until": longest_lease_until, "running_limit": running_limit}
         return bool(self._connection.execute(SQL["has_candidates"], bindings).fetchone()[0])
 
-    def candidates(self, *, longest_lease_until: Instant, limit: int) -> list[ExportJob]:
+    def candidates(self, *, longest_lease_until: Instant, running_limit: int, limit: int) -> list[ExportJob]:
         """Return jobs that a claim may take, best first; put in line those whose backoff is over."""
         self._let_due_jobs_join()
-        bindings = {"now": self._now, "longest_lease_until": longest_lease_until, "limit": limit}
+        bindings = {
+            "now": self._now,
+            "longest_lease_until": longest_lease_until,
+            "running_limit": running_limit,
+            "limit": limit,
+        }
         return [
             _job(row)
             for name in ("dead_leases", "frozen_leases", "next_in_line")

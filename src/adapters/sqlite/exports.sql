@@ -54,13 +54,16 @@ LIMIT :limit;
 -- name: append_event
 -- One row; one_line_per_version makes a second line of the same version impossible.
 INSERT INTO export_events (
-    job_id, version, event, status, attempt, worker_id, code, detail, actor, reason, at
+    job_id, version, event, status, attempt, worker_id, code, detail, actor, reason, error_class, fingerprint, at
 )
-VALUES (:job_id, :version, :event, :status, :attempt, :worker_id, :code, :detail, :actor, :reason, :at);
+VALUES (
+    :job_id, :version, :event, :status, :attempt, :worker_id, :code, :detail, :actor, :reason, :error_class,
+    :fingerprint, :at
+);
 
 -- name: history
 -- By one_line_per_version: the lines of one job.
-SELECT job_id, version, event, status, attempt, at, worker_id, code, detail, actor, reason
+SELECT job_id, version, event, status, attempt, at, worker_id, code, detail, actor, reason, error_class, fingerprint
 FROM export_events WHERE job_id = :job_id ORDER BY version;
 
 -- name: has_candidates
@@ -70,7 +73,7 @@ SELECT
     OR EXISTS (SELECT 1 FROM export_jobs WHERE status = 'running' AND lease_until > :longest_lease_until)
     OR EXISTS (
         SELECT 1 FROM owner_lines AS waiting
-        WHERE waiting_count > 0 AND EXISTS (
+        WHERE waiting_count > 0 AND running_count < :running_limit AND EXISTS (
             SELECT 1 FROM export_jobs
             WHERE in_line = 1 AND owner_user_id = waiting.owner_user_id AND available_at <= :now
         )
@@ -88,7 +91,8 @@ WHERE status = 'running' AND lease_until > :longest_lease_until ORDER BY lease_u
 
 -- name: next_in_line
 -- By owner_lines_waiting, then by export_jobs_in_line one entry an owner: as many rows as the limit, whatever is queued.
--- Only after the clock was set back is there more in line than is available, and are entries passed over.
+-- Entries are passed over only of owners at their running limit, fewer than there are leases, and after the clock was
+-- set back, when there is more in line than is available.
 SELECT {job} FROM export_jobs
 WHERE id IN (
     SELECT (
@@ -98,7 +102,7 @@ WHERE id IN (
     )
     FROM (
         SELECT owner_user_id FROM owner_lines
-        WHERE waiting_count > 0 AND EXISTS (
+        WHERE waiting_count > 0 AND running_count < :running_limit AND EXISTS (
             SELECT 1 FROM export_jobs
             WHERE in_line = 1 AND owner_user_id = owner_lines.owner_user_id AND available_at <= :now
         )
@@ -131,6 +135,16 @@ UPDATE owner_lines SET waiting_count = waiting_count - 1 WHERE owner_user_id = :
 -- name: take_turn
 -- One row, by key: served now, so behind every owner that waits at this turn.
 UPDATE owner_lines SET turn = turn + 1 WHERE owner_user_id = :owner_id;
+
+-- name: begin_running
+-- One row. Who has none yet waits for nothing, and gets a turn when joining the line.
+INSERT INTO owner_lines (owner_user_id, turn, waiting_count, running_count)
+VALUES (:owner_id, 0, 0, 1)
+ON CONFLICT (owner_user_id) DO UPDATE SET running_count = running_count + 1;
+
+-- name: end_running
+-- One row, by key.
+UPDATE owner_lines SET running_count = running_count - 1 WHERE owner_user_id = :owner_id;
 
 -- name: turn_now
 -- The first entry of owner_lines_waiting, else the last of owner_lines_by_turn: the turn that is being served.

@@ -53,7 +53,9 @@ class Holder(Discreet, frozen=True):
 
 def has_work(uow: UnitOfWork, *, lease: LeasePolicy) -> bool:
     """Tell whether a claim would find something. For a read transaction: an idle worker never takes the write lock."""
-    return uow.queue.has_candidates(longest_lease_until=later(uow.now, lease.longest_lease))
+    return uow.queue.has_candidates(
+        longest_lease_until=later(uow.now, lease.longest_lease), running_limit=lease.running_per_owner
+    )
 
 
 def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, lease: LeasePolicy) -> ExportJob | None:
@@ -70,7 +72,11 @@ def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, le
     )
     ended_count = 0
     while ended_count < _MOST_ENDED:
-        candidates = uow.queue.candidates(longest_lease_until=later(uow.now, lease.longest_lease), limit=_CANDIDATES)
+        candidates = uow.queue.candidates(
+            longest_lease_until=later(uow.now, lease.longest_lease),
+            running_limit=lease.running_per_owner,
+            limit=_CANDIDATES,
+        )
         if not candidates:
             break
         for job in candidates:
@@ -168,12 +174,14 @@ def fail_export(uow: UnitOfWork, holder: Holder, failure: Failure, *, jitter: fl
         NotHolding: the attempt may not write any more.
     """
     job = _held_job(uow, holder, policies.lease)
+    retry_at = later(uow.now, policies.retry.delay(holder.attempt, jitter=jitter))
     event = Fail(
         now=uow.now,
         lease_token=holder.lease_token,
         longest_lease=policies.lease.longest_lease,
         failure=failure,
-        retry_at=later(uow.now, policies.retry.delay(holder.attempt, jitter=jitter)),
+        retry_at=retry_at,
+        retry_ends_at=later(retry_at, policies.retry.attempt),
     )
     return _saved(uow, advance(job, event))
 

@@ -54,6 +54,7 @@ FAIL: Final = Fail(
     longest_lease=LONGEST,
     failure=Failure(FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR, "ZeroDivisionError"),
     retry_at=Instant(START + 2000),
+    retry_ends_at=Instant(START + 2000),
 )
 BURY: Final = replace(FAIL, failure=Failure(FailureKind.PERMANENT, ErrorCode.RESULT_TOO_LARGE, "ResultTooLarge"))
 CANCEL: Final = Cancel(now=Instant(START + 3), actor="owner", reason="not needed any more")
@@ -157,7 +158,9 @@ async def what_is_stored(
     def look(uow: UnitOfWork) -> tuple[list[ExportJob], list[list[HistoryEntry]], list[ExportJob]]:
         jobs = uow.exports.page(owner.id, frozenset(), before=None, limit=99)
         histories = [uow.exports.history(job.id) for job in jobs]
-        return jobs, histories, uow.queue.candidates(longest_lease_until=Instant(START + 120_000), limit=9)
+        return jobs, histories, uow.queue.candidates(
+            longest_lease_until=Instant(START + 120_000), running_limit=9, limit=9
+        )
 
     return await store.write(look)
 

@@ -29,16 +29,22 @@ from tests.fakes import START, ManualClock, SequentialRandomness
 LEASE: Final = timedelta(minutes=1)
 LONGEST: Final = timedelta(minutes=2)
 TOKEN: Final = LeaseToken("the-lease-token")
+RUNNING_LIMIT: Final = 2
 
 
-def offered_in(uow: UnitOfWork, *, limit: int = 8) -> list[ExportJob]:
+def offered_in(uow: UnitOfWork, *, limit: int = 8, running_limit: int = RUNNING_LIMIT) -> list[ExportJob]:
     """Return what a claim would be offered."""
-    return uow.queue.candidates(longest_lease_until=later(uow.now, LONGEST), limit=limit)
+    return uow.queue.candidates(longest_lease_until=later(uow.now, LONGEST), running_limit=running_limit, limit=limit)
 
 
-async def offered(store: Store, *, limit: int = 8) -> list[str]:
+async def offered(store: Store, *, limit: int = 8, running_limit: int = RUNNING_LIMIT) -> list[str]:
     """Return the ids of the jobs that a claim would be offered, best first."""
-    return [job.id for job in await store.write(offered_in, limit=limit)]
+    return [job.id for job in await store.write(offered_in, limit=limit, running_limit=running_limit)]
+
+
+def has_candidates_in(uow: UnitOfWork, *, running_limit: int = RUNNING_LIMIT) -> bool:
+    """Tell whether a claim would be offered something."""
+    return uow.queue.has_candidates(longest_lease_until=later(uow.now, LONGEST), running_limit=running_limit)
 
 
 def apply(uow: UnitOfWork, job_id: JobId, event: Callable[[Instant], Event]) -> ExportJob:
@@ -59,7 +65,14 @@ def failing(now: Instant) -> Fail:
     """Return a failure that is tried again after ten seconds."""
     failure = Failure(FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR, "ZeroDivisionError")
     retry_at = later(now, timedelta(seconds=10))
-    return Fail(now=now, lease_token=TOKEN, longest_lease=LONGEST, failure=failure, retry_at=retry_at)
+    return Fail(
+        now=now,
+        lease_token=TOKEN,
+        longest_lease=LONGEST,
+        failure=failure,
+        retry_at=retry_at,
+        retry_ends_at=later(retry_at, timedelta(seconds=1)),
+    )
 
 
 def releasing(now: Instant) -> Release:
@@ -95,7 +108,7 @@ async def wait_in_line(store: Store, owner: User, numbers: Sequence[int]) -> Non
 async def test_an_empty_queue_offers_nothing(store: Store) -> None:
     """No candidate, and the look that takes no lock says so."""
     assert await offered(store) == []
-    assert not await store.read(Bulkhead.OPERATIONS, lambda uow: uow.queue.has_candidates(longest_lease_until=START))
+    assert not await store.read(Bulkhead.OPERATIONS, has_candidates_in)
 
 
 async def test_a_job_is_offered_from_its_enqueue_to_its_claim(store: Store, owner: User) -> None:
@@ -126,8 +139,51 @@ async def test_an_owners_oldest_job_comes_first(store: Store, owner: User) -> No
         save_all, *(an_enqueue(owner.id, number, now=Instant(START - at)) for number, at in created.items())
     )
     for number in (1, 2, 3):
+        assert await offered(store, running_limit=9) == [an_id(number)]
+        await store.write(apply, JobId(an_id(number)), claiming)
+
+
+@pytest.mark.parametrize("ending", [releasing, failing, cancelling])
+async def test_an_owner_at_the_limit_of_running_jobs_is_passed_over(
+    store: Store, owner: User, neighbour: User, ending: Callable[[Instant], Event]
+) -> None:
+    """Whatever such an owner has waiting, others are served; once one of the running jobs ended the next is offered."""
+    await wait_in_line(store, owner, range(1, 6))
+    for number in (1, 2):
         assert await offered(store) == [an_id(number)]
         await store.write(apply, JobId(an_id(number)), claiming)
+    assert await offered(store) == []
+    assert not await store.read(Bulkhead.OPERATIONS, has_candidates_in)
+    await wait_in_line(store, neighbour, range(6, 7))
+    assert await offered(store) == [an_id(6)]
+    await store.write(apply, JobId(an_id(2)), ending)
+    assert {job.owner_id for job in await store.write(offered_in)} == {owner.id, neighbour.id}
+
+
+async def test_a_dead_lease_is_claimed_again_whatever_its_owner_has_running(
+    store: Store, owner: User, clock: ManualClock
+) -> None:
+    """The job has its place among the running ones already: the limit does not keep it, and it is counted once."""
+    await wait_in_line(store, owner, range(1, 4))
+    for number in (1, 2):
+        await store.write(apply, JobId(an_id(number)), claiming)
+    clock.advance(LEASE)
+    assert sorted(await offered(store)) == [an_id(1), an_id(2)]
+    for number in (1, 2):
+        await store.write(apply, JobId(an_id(number)), claiming)
+    assert await offered(store) == []
+    await store.write(apply, JobId(an_id(1)), cancelling)
+    assert await offered(store) == [an_id(3)]
+
+
+async def test_the_limit_is_that_of_the_process_that_asks(store: Store, owner: User) -> None:
+    """Nothing of it is stored: with another setting the next claim goes by that one."""
+    await wait_in_line(store, owner, range(1, 4))
+    await store.write(apply, JobId(an_id(1)), claiming)
+    assert await offered(store, running_limit=1) == []
+    assert not await store.read(Bulkhead.OPERATIONS, has_candidates_in, running_limit=1)
+    assert await offered(store, running_limit=2) == [an_id(2)]
+    assert await store.read(Bulkhead.OPERATIONS, has_candidates_in, running_limit=2)
 
 
 async def test_owners_take_turns_whatever_one_of_them_has_queued(store: Store, owner: User, neighbour: User) -> None:
@@ -306,9 +362,15 @@ def assert_right_offer(uow: UnitOfWork, jobs: list[JobId]) -> None:
     """Assert that what is offered is what can be taken: an independent selection from all that there is."""
     known = [job for job_id in jobs if (job := uow.exports.get(job_id)) is not None]
     dead = {job.id for job in known if job.status is JobStatus.RUNNING and not lease_is_live(job, uow.now, LONGEST)}
-    waiting = [job for job in known if job.status is JobStatus.QUEUED and job.available_at <= uow.now]
-    has_candidates = uow.queue.has_candidates(longest_lease_until=later(uow.now, LONGEST))
+    running = Counter(job.owner_id for job in known if job.status is JobStatus.RUNNING)
+    waiting = [
+        job
+        for job in known
+        if job.status is JobStatus.QUEUED and job.available_at <= uow.now and running[job.owner_id] < RUNNING_LIMIT
+    ]
+    # What is due from backoff counts until a claim has put it in line; the offer is asked for first.
     found = offered_in(uow, limit=99)
+    has_candidates = has_candidates_in(uow)
     assert {job.id for job in found[: len(dead)]} == dead
     behind = found[len(dead) :]
     assert {job.id for job in behind} <= {job.id for job in waiting}

@@ -41,6 +41,7 @@ FAIL: Final = Fail(
     longest_lease=LONGEST,
     failure=Failure(FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR, "ZeroDivisionError"),
     retry_at=Instant(START + 1),
+    retry_ends_at=Instant(START + 1),
 )
 BURY: Final = replace(FAIL, failure=Failure(FailureKind.PERMANENT, ErrorCode.RESULT_TOO_LARGE, "ResultTooLarge"))
 

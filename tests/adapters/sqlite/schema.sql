@@ -1,7 +1,7 @@
 -- application_id = 1181052515
 -- auto_vacuum = 2
 -- journal_mode = wal
--- user_version = 1
+-- user_version = 2
 
 CREATE TABLE api_tokens (
     id         TEXT PRIMARY KEY,
@@ -25,7 +25,7 @@ CREATE TABLE export_events (
     detail    TEXT,
     actor     TEXT,
     reason    TEXT,
-    at        INTEGER NOT NULL,
+    at        INTEGER NOT NULL, error_class TEXT, fingerprint TEXT,
     CONSTRAINT one_line_per_version UNIQUE (job_id, version)
 ) STRICT;
 
@@ -126,7 +126,8 @@ CREATE TABLE open_imports (
 CREATE TABLE owner_lines (
     owner_user_id INTEGER PRIMARY KEY REFERENCES users (id),
     turn          INTEGER NOT NULL,
-    waiting_count INTEGER NOT NULL,
+    waiting_count INTEGER NOT NULL, running_count INTEGER NOT NULL DEFAULT 0
+    CONSTRAINT running_is_counted CHECK (running_count >= 0),
     CONSTRAINT waiting_is_counted CHECK (waiting_count >= 0)
 ) STRICT;
 
@@ -179,7 +180,7 @@ CREATE INDEX open_imports_by_age ON open_imports (opened_at);
 
 CREATE INDEX owner_lines_by_turn ON owner_lines (turn);
 
-CREATE INDEX owner_lines_waiting ON owner_lines (turn, owner_user_id) WHERE waiting_count > 0;
+CREATE INDEX owner_lines_waiting ON owner_lines (turn, owner_user_id, running_count) WHERE waiting_count > 0;
 
 CREATE INDEX tasks_by_import ON tasks (import_id) WHERE import_id IS NOT NULL;
 

@@ -22,7 +22,7 @@ from tests.adapters.conformance.steps import live
 from tests.builders import HOUR, an_enqueue
 from tests.fakes import START
 
-POLICY: Final = LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2))
+POLICY: Final = LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2), running_per_owner=10**6)
 TOKEN: Final = LeaseToken("the-lease-token")
 CLAIM: Final = Claim(
     now=START, worker_id="worker-1", lease_token=TOKEN, lease=POLICY.lease, longest_lease=POLICY.longest_lease
@@ -33,6 +33,7 @@ BACK_OFF: Final = Fail(
     longest_lease=POLICY.longest_lease,
     failure=Failure(FailureKind.TRANSIENT, ErrorCode.INTERNAL_ERROR, "ZeroDivisionError"),
     retry_at=Instant(START + HOUR // 2),
+    retry_ends_at=Instant(START + HOUR // 2),
 )
 # Each kind of job that can lie about; an equal part of all jobs is of each.
 LIVES: Final[tuple[tuple[Event, ...], ...]] = (
@@ -77,7 +78,9 @@ def look(uow: UnitOfWork) -> object:
 
 def candidates(uow: UnitOfWork) -> object:
     """Ask what a claim may take."""
-    return uow.queue.candidates(longest_lease_until=later(uow.now, POLICY.longest_lease), limit=8)
+    return uow.queue.candidates(
+        longest_lease_until=later(uow.now, POLICY.longest_lease), running_limit=POLICY.running_per_owner, limit=8
+    )
 
 
 def claim(uow: UnitOfWork) -> object:

@@ -93,6 +93,46 @@ def test_processes_that_migrate_at_once_do_it_once(tmp_path: Path) -> None:
         assert schema_of(connection) == SCHEMA.read_text(encoding="utf-8")
 
 
+def test_running_jobs_are_counted_by_owner_when_a_database_is_brought_up(tmp_path: Path) -> None:
+    """An owner with a line of their own gets the count added, one without gets a line, and others stay at none."""
+    path = tmp_path / "fencepost.db"
+    older(path)
+    with opened(path) as connection:
+        connection.executescript(migrate.migrations()[1])
+        connection.execute("PRAGMA user_version = 1")
+        for owner, statuses in {1: "rrq", 2: "r", 3: "q"}.items():
+            connection.execute("INSERT INTO users (id, name, created_at) VALUES (?, ?, 0)", [owner, f"user {owner}"])
+            for number, status in enumerate(statuses):
+                add_job(connection, owner, number, runs=status == "r")
+        connection.execute("INSERT INTO owner_lines VALUES (1, 7, 1), (3, 5, 1)")
+    assert migrate.migrate(path)[0] == 2
+    with opened(path) as connection:
+        lines = connection.execute("SELECT owner_user_id, turn, waiting_count, running_count FROM owner_lines")
+        assert sorted(lines) == [(1, 7, 1, 2), (2, 0, 0, 1), (3, 5, 1, 0)]
+
+
+def add_job(connection: driver.Connection, owner: int, number: int, *, runs: bool) -> None:
+    """Add a job that is queued, or running, to a database of the first schema."""
+    columns = {
+        "id": f"{owner}-{number}".ljust(36),
+        "owner_user_id": owner,
+        "request_key": str(number),
+        "parameters_json": "{}",
+        "parameters_digest": "",
+        "status": "running" if runs else "queued",
+        "version": 1,
+        "in_line": int(not runs),
+        "created_at": 0,
+        "available_at": 0,
+        "deadline_at": 0,
+        "attempt_count": int(runs),
+        "excused_count": 0,
+        "max_attempts": 3,
+    } | ({"lease_token": "t", "lease_until": 1, "worker_id": "w"} if runs else {})
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    connection.execute(f"INSERT INTO export_jobs ({names}) VALUES ({marks})", list(columns.values()))
+
+
 # ── Files that are not what they should be ────────────────────────────────────────────────────────────────────────────
 
 
@@ -247,12 +287,12 @@ print(json.dumps(refused))
 
 
 def assert_old_or_new(path: Path) -> None:
-    """Assert that nothing of a migration is there or all of it, and that the next one ends it."""
+    """Assert that each migration is there whole or not at all, and that the next call applies those that are left."""
     if path.exists():
         with opened(path) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            assert (version, objects > 0) in {(0, False), (NEWEST, True)}
+            assert (version, objects > 0) in {(0, False), *((number, True) for number in migrate.migrations())}
     migrate.migrate(path)
     with opened(path) as connection:
         assert schema_of(connection) == SCHEMA.read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ BREACHES: Final[tuple[tuple[str, str], ...]] = (
     ("only_queued_jobs_wait", "UPDATE export_jobs SET in_line = 2"),
     ("only_queued_jobs_wait", "UPDATE export_jobs SET status = 'succeeded', finished_at = 1"),
     ("waiting_is_counted", "UPDATE owner_lines SET waiting_count = -1"),
+    ("running_is_counted", "UPDATE owner_lines SET running_count = -1"),
     ("one_line_per_version", "UPDATE export_events SET job_id = (SELECT max(job_id) FROM export_events)"),
     ("digests_are_sha256", "UPDATE export_results SET sha256 = ''"),
     ("digests_are_sha256", "UPDATE export_results SET gzip_sha256 = ''"),

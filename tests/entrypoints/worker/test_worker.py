@@ -6,7 +6,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, strategies as st
 
 from domain.errors import StoreBusy, StoreFull
 from domain.export import JobId, JobStatus
@@ -14,7 +13,6 @@ from domain.task import NewTask, TaskId
 from domain.use_cases.imports import ABANDONED_AFTER, begin_import, store_batch
 from domain.use_cases.work import claim_export, has_work, stage_chunk, sweep_lost_attempts
 from entrypoints.attempt import Outcome
-from entrypoints.worker import CircuitBreaker
 from tests.entrypoints.worker.bench import Bench, bench
 from tests.processes import eventually_so
 
@@ -166,40 +164,71 @@ async def test_a_sweep_that_fails_does_not_keep_the_worker_from_its_work(at: Ben
 # ── Circuit breaker ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@given(failures=st.integers(min_value=1, max_value=40), jitter=st.floats(min_value=0, max_value=1, exclude_max=True))
-def test_the_breaker_waits_longer_with_each_failure_up_to_a_limit(failures: int, jitter: float) -> None:
-    """The pause doubles from half a second, jitter only adds to it, and it never exceeds three quarters of a minute."""
-    breaker = CircuitBreaker()
-    for _ in range(failures):
-        breaker.failed()
-    assert breaker.pause(jitter=0) == min(30, 0.5 * 2 ** (failures - 1))
-    assert breaker.pause(jitter=0) <= breaker.pause(jitter=jitter) < 45.001
-
-
-def test_one_success_closes_the_breaker() -> None:
-    """After a success there is no pause."""
-    breaker = CircuitBreaker()
-    for _ in range(5):
-        breaker.failed()
-    breaker.succeeded()
-    assert breaker.pause(jitter=0.5) == 0
+async def end(at: Bench, running: "asyncio.Task[None]") -> None:
+    """Tell the worker to stop, and wait for that."""
+    at.stopping.set()
+    await running
 
 
 @pytest.mark.usefixtures("json_logs")
 async def test_a_full_disk_does_not_march_the_queue_through_its_retries(
     at: Bench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """While every attempt fails for its surroundings, the worker tries one export after a growing pause."""
+    """After three attempts in a row that failed for their surroundings the worker claims nothing, time standing still.
+
+    It goes on to look after itself: the polls of twenty rests pass, and no fourth export is touched.
+    """
     for _ in range(20):
         await at.enqueue()
     at.store.fail_before(stage_chunk, *[StoreFull("no space")] * 20)
     running = asyncio.create_task(at.worker.run())
+    await eventually_so(lambda: is_left(at, 17))
+    await anyio.sleep(20 * at.app.settings.worker_poll_seconds)
+    await end(at, running)
+    assert at.store.faults_left(stage_chunk) == 17
+    assert capfd.readouterr().err.count('"event":"breaker.opened"') == 1
+
+
+async def is_left(at: Bench, count: int) -> bool:
+    """Tell whether that many faults or fewer are still to come."""
+    return at.store.faults_left(stage_chunk) <= count
+
+
+@pytest.mark.usefixtures("json_logs")
+async def test_an_open_breaker_lets_one_trial_through_after_each_pause_and_closes_on_success(
+    at: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A trial that fails costs one attempt and opens it for longer; one that succeeds lets everything through again."""
+    jobs = [await at.enqueue() for _ in range(6)]
+    at.store.fail_before(stage_chunk, *[StoreFull("no space")] * 4)
+    running = asyncio.create_task(at.worker.run())
+    await eventually_so(lambda: is_left(at, 1))
+    at.let_pass(1.6)
+    await eventually_so(lambda: is_left(at, 0))
+    await anyio.sleep(20 * at.app.settings.worker_poll_seconds)
+    assert [await at.events(job_id) for job_id in jobs[4:]] == [["enqueue"], ["enqueue"]]
+    at.let_pass(3.1)
+
+    async def all_done() -> bool:
+        return all([await succeeded(at, job_id) for job_id in jobs])
+
+    await eventually_so(all_done)
+    await end(at, running)
+    written = capfd.readouterr().err
+    assert (written.count('"event":"breaker.opened"'), written.count('"event":"breaker.closed"')) == (1, 1)
+    assert [(await at.job(job_id)).excused_count for job_id in jobs] == [1, 1, 1, 1, 0, 0]
+
+
+async def test_a_store_that_cannot_be_asked_opens_the_breaker(at: Bench) -> None:
+    """Claims that fail count as attempts do: the worker stops asking, too."""
+    await at.enqueue()
+    at.store.fail_before(has_work, *[StoreBusy("locked")] * 9)
+    running = asyncio.create_task(at.worker.run())
 
     async def is_open() -> bool:
-        return at.store.faults_left(stage_chunk) <= 17
+        return at.store.faults_left(has_work) <= 6
 
     await eventually_so(is_open)
-    at.stopping.set()
-    await running
-    assert at.store.faults_left(stage_chunk) == 17
-    assert '"event":"breaker.opened"' in capfd.readouterr().err
+    await anyio.sleep(20 * at.app.settings.worker_poll_seconds)
+    await end(at, running)
+    assert at.store.faults_left(has_work) == 6
