@@ -7,7 +7,6 @@ refused. Children are in sessions of their own, so that a Ctrl-C reaches them th
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
@@ -18,7 +17,8 @@ from msgspec.structs import replace
 
 from domain.ports import Randomness
 from entrypoints.bootstrap import migrate_database, system_randomness
-from entrypoints.settings import PREFIX, Settings, SettingsError
+from entrypoints.listening import authority, listen, reachable
+from entrypoints.settings import Settings
 from entrypoints.telemetry import LogEvent, configure, logger
 
 log = logger()
@@ -27,8 +27,6 @@ log = logger()
 EXIT_CONFIGURATION: Final = 2
 EXIT_GIVEN_UP: Final = 1
 
-# Connections that arrive while the API restarts wait here; the system may cap it (net.core.somaxconn).
-_BACKLOG: Final = 2048
 # What a child may take beyond the drain time to close its database and end.
 _CLOSING_SECONDS: Final = 5.0
 # EX_OSERR of sysexits.h.
@@ -83,39 +81,13 @@ async def run_up(settings: Settings, workers: int, *, on_ready: Callable[[str], 
         serving = replace(settings, port=port)
         supervisor = Supervisor(
             children=_children(serving, workers, listener=listener.fileno(), lifeline=descriptor),
-            address=(_reachable(host), port),
-            url=settings.public_base_url or f"http://{_in_url(settings.host)}:{port}",
+            address=(reachable(host), port),
+            url=settings.public_base_url or f"http://{authority(settings.host, port)}",
             stop_within_seconds=settings.drain_seconds + _CLOSING_SECONDS,
             chance=system_randomness(),
             on_ready=on_ready or (lambda _: None),
         )
         return await supervisor.run()
-
-
-def listen(settings: Settings) -> socket.socket:
-    """Return a socket that listens on the configured address.
-
-    Raises:
-        SettingsError: the address is in use, not allowed, or not one of this host.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise SettingsError(f"cannot listen on {PREFIX}HOST={settings.host}: {error.strerror}") from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}. "
-            f"Stop what uses it, or set {PREFIX}PORT to another port (0 takes a free one)."
-        ) from error
-    return listener
 
 
 @contextmanager
@@ -144,16 +116,6 @@ def _children(settings: Settings, workers: int, *, listener: int, lifeline: int)
         Child(name=f"worker-{number}", command=(*start, "worker"), environment=environment, descriptors=(lifeline,))
         for number in range(1, workers + 1)
     ]
-
-
-def _reachable(host: str) -> str:
-    # "Every address" is not one that can be connected to.
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with, not bound to
-
-
-def _in_url(host: str) -> str:
-    host = _reachable(host)
-    return f"[{host}]" if ":" in host else host
 
 
 class _Kept:
@@ -376,7 +338,7 @@ async def _answers_ready(address: tuple[str, int]) -> bool:
         async with asyncio.timeout(_READY_WITHIN_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             with closing(writer):
-                request = f"GET /health/ready HTTP/1.1\r\nHost: {_in_url(host)}:{port}\r\nConnection: close\r\n\r\n"
+                request = f"GET /health/ready HTTP/1.1\r\nHost: {authority(host, port)}\r\nConnection: close\r\n\r\n"
                 writer.write(request.encode())
                 return b" 200 " in await reader.readline()
     except (OSError, TimeoutError):

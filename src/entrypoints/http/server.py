@@ -5,7 +5,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from signal import SIGINT, SIGTERM
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -15,13 +15,11 @@ from entrypoints.http import problem_types as types
 from entrypoints.http.app import create_app
 from entrypoints.http.problem_types import ProblemType
 from entrypoints.http.problems import Place, Refused, problem_answer
-from entrypoints.settings import PREFIX, Settings, SettingsError
+from entrypoints.listening import authority, listen
+from entrypoints.settings import Settings, SettingsError
 from entrypoints.telemetry import LogEvent, configure, logger
 
 log = logger()
-
-# Connections that arrive while this process is busy wait here; the system may cap it (net.core.somaxconn).
-_BACKLOG: Final = 2048
 
 
 def serve(settings: Settings, *, fd: int | None) -> None:
@@ -44,7 +42,7 @@ async def run_api(settings: Settings, *, fd: int | None) -> None:
         StoreUnavailable: the database cannot be opened; the message says what to type.
     """
     configure(settings)
-    listener = _own_socket(settings) if fd is None else _inherited_socket(fd)
+    listener = listen(settings) if fd is None else _inherited_socket(fd)
     async with assemble(settings) as application:
         server = server_of(application, url=settings.public_base_url or _address(listener))
         loop = asyncio.get_running_loop()
@@ -153,23 +151,6 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _own_socket(settings: Settings) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; "
-            f"set {PREFIX}HOST and {PREFIX}PORT to an address that is free"
-        ) from error
-    return listener
-
-
 def _inherited_socket(fd: int) -> socket.socket:
     try:
         listener = socket.socket(fileno=fd)
@@ -183,5 +164,4 @@ def _address(listener: socket.socket) -> str:
     name = listener.getsockname()
     if not isinstance(name, tuple):
         return str(name)
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return f"http://{host}:{name[1]}"
+    return f"http://{authority(*name[:2])}"

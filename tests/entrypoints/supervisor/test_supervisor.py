@@ -14,8 +14,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given, strategies as st
 
-from entrypoints.settings import LogFormat, Settings, SettingsError
-from entrypoints.supervisor import EXIT_CONFIGURATION, EXIT_GIVEN_UP, Child, RestartPolicy, Supervisor, listen
+from entrypoints.settings import LogFormat, Settings
+from entrypoints.supervisor import EXIT_CONFIGURATION, EXIT_GIVEN_UP, Child, RestartPolicy, Supervisor
 from tests.fakes import SequentialRandomness
 from tests.processes import eventually_so
 
@@ -181,24 +181,6 @@ def test_each_death_in_a_row_waits_longer_up_to_a_limit(failures: int, jitter: f
     bare = policy.pause(failures, jitter=0)
     assert bare == min(policy.cap_seconds, policy.floor_seconds * 2 ** (failures - 1))
     assert bare <= policy.pause(failures, jitter=jitter) <= bare * 1.5
-
-
-def test_a_port_in_use_is_told_in_one_line() -> None:
-    """Who starts it twice learns which port is taken, and what to set."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(SettingsError, match=r"port \d+: Address already in use.*FENCEPOST_PORT") as refusal,
-    ):
-        listen(Settings(port=taken.getsockname()[1]))
-    assert "\n" not in str(refusal.value)
-
-
-def test_an_address_of_another_host_is_told_in_one_line() -> None:
-    """A host name that does not exist, or an address that is not this machine's, is refused by name."""
-    with pytest.raises(SettingsError, match=r"FENCEPOST_HOST=no-such-host\.invalid"):
-        listen(Settings(host="no-such-host.invalid"))
-    with pytest.raises(SettingsError, match=r"198\.51\.100\.1 port"):
-        listen(Settings(host="198.51.100.1"))
 
 
 def test_a_child_gets_the_settings_of_its_supervisor() -> None:
