@@ -2,31 +2,17 @@
 
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, ClassVar, Final, NewType
+from typing import ClassVar, Final, NewType
 
 from msgspec import Struct
 
 from domain.account import OwnerId
+from domain.discreet import Discreet
 from domain.errors import ChunkDamaged
 from domain.instants import Instant
 
 JobId = NewType("JobId", str)
 LeaseToken = NewType("LeaseToken", str)
-
-
-class Discreet(Struct, frozen=True):
-    """A fact that may hold a secret or task text: however it is printed, only the members named in `shown` are seen.
-
-    Pretty printers pass `__repr__` by, and a traceback with local variables is one of them.
-    """
-
-    shown: ClassVar[tuple[str, ...]]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [(name, getattr(self, name)) for name in self.shown]
 
 
 class JobStatus(StrEnum):

@@ -28,9 +28,9 @@ from msgspec.structs import replace
 from transitions import Machine, MachineError
 
 from domain.account import OwnerId
+from domain.discreet import Discreet
 from domain.errors import GuardRefused, NoSuchTransition, NotHolding
 from domain.export import (
-    Discreet,
     ErrorCode,
     ExportJob,
     Failure,

@@ -3,10 +3,10 @@
 from typing import ClassVar, Final
 
 from domain import parameters as parameters_of
+from domain.discreet import Discreet
 from domain.errors import NotFound, NotHolding, OwnerDisabled
 from domain.export import (
     Chunk,
-    Discreet,
     ExportJob,
     ExportResult,
     Failure,
