@@ -216,7 +216,7 @@ def assert_backed_off(at: Bench, job: ExportJob, backoff: timedelta) -> None:
     assert backoff <= between(at.clock.now(), job.available_at) <= backoff * 1.5
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.kind is not PERMANENT], ids=lambda row: row.fault.__name__)
+@pytest.mark.parametrize("row", [row for row in TABLE if row.kind is not PERMANENT], ids=name_of)
 async def test_what_has_passed_by_the_next_try_fails_nothing(open_bench: OpenBench, row: Row) -> None:
     """Not before its backoff is over the export is tried again, and then it succeeds."""
     async with open_bench(**row.configured) as at:
