@@ -22,6 +22,9 @@ def listen(settings: Settings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise SettingsError(f"cannot listen on {PREFIX}HOST={settings.host}: {error.strerror}") from error
+    except UnicodeError as error:
+        # What cannot be spelt as a name of the DNS is not even asked for.
+        raise SettingsError(f"cannot listen on {PREFIX}HOST={settings.host}: this is no name of a host") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
