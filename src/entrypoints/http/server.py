@@ -5,7 +5,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from signal import SIGINT, SIGTERM
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -20,6 +20,10 @@ from entrypoints.settings import Settings, SettingsError
 from entrypoints.telemetry import LogEvent, configure, logger
 
 log = logger()
+
+# How long a draining server waits for requests on connections that it has accepted: a request follows its connection
+# within milliseconds, and who is silent for longer is not waited for.
+_ARRIVAL_SECONDS: Final = 1.0
 
 
 def serve(settings: Settings, *, fd: int | None) -> None:
@@ -68,15 +72,16 @@ def server_of(application: Application, *, url: str) -> "DrainingServer":
         proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(application.settings.drain_seconds)),
     )
-    return DrainingServer(config, url=url)
+    return DrainingServer(config, url=url, drain_seconds=application.settings.drain_seconds)
 
 
 class DrainingServer(Server):
     """A server that tells when it is ready, and that its process can outlive: the database is closed after it."""
 
-    def __init__(self, config: Config, *, url: str) -> None:
+    def __init__(self, config: Config, *, url: str, drain_seconds: float) -> None:
         super().__init__(config)
         self._url = url
+        self._drain_seconds = drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections, and say where."""
@@ -87,6 +92,21 @@ class DrainingServer(Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals to `run_api`: uvicorn would raise them again at the end, before the database is closed."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, let the requests arrive that are on their way, and end when all are answered.
+
+        Without the wait uvicorn would close a connection that it accepted an instant before its request came.
+        """
+        for server in self.servers:
+            server.close()
+        connections = [found for found in self.server_state.connections if isinstance(found, Protocol)]
+        arriving = [asyncio.ensure_future(found.request_is_here.wait()) for found in connections]
+        if arriving:
+            _, silent = await asyncio.wait(arriving, timeout=min(_ARRIVAL_SECONDS, self._drain_seconds))
+            for waiting in silent:
+                waiting.cancel()
+        await super().shutdown(sockets)
 
     def drain(self) -> None:
         """Accept nothing more; the second time, wait for nothing either."""
@@ -106,6 +126,8 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Wait for the first request."""
         self._header_deadline: asyncio.TimerHandle | None = None
+        # Not while one is to come on a new connection, or has come in part.
+        self.request_is_here = asyncio.Event()
         super().connection_made(transport)
         self._expect_header()
 
@@ -129,10 +151,12 @@ class Protocol(HttpToolsProtocol):
         self._refuse(types.INVALID_REQUEST, "The request line or a header cannot be read as HTTP/1.1.")
 
     def _expect_header(self) -> None:
+        self.request_is_here.clear()
         if self._header_deadline is None:
             self._header_deadline = self.loop.call_later(self.header_seconds, self._header_is_late)
 
     def _forget_header(self) -> None:
+        self.request_is_here.set()
         if self._header_deadline is not None:
             self._header_deadline.cancel()
             self._header_deadline = None

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,16 +192,22 @@ async def test_a_client_that_leaves_takes_its_import_back(application: Applicati
 
 
 def test_a_process_serves_until_it_is_told_to_stop(settings: Settings, tmp_path: Path) -> None:
-    """It says where it listens, answers, finishes a request that was begun, and ends with status 0."""
-    with fencepost("api", settings=replace(settings, port=0), directory=tmp_path) as process:
+    """It answers; told to stop, it answers who is connected, waits for no one silent, and ends with status 0."""
+    with fencepost("api", settings=replace(settings, port=0, receive_seconds=600), directory=tmp_path) as process:
         url = str(process.event(LogEvent.API_READY)["url"])
         assert httpx.get(f"{url}/health/ready", trust_env=False).status_code == 200
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
-            connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n")
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with ExitStack() as stack:
+            silent, new, begun = (stack.enter_context(socket.create_connection(address)) for _ in range(3))
+            begun.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n")
+            # Answered: so the three that came before are accepted.
+            assert httpx.get(f"{url}/health/live", trust_env=False).status_code == 200
             process.signal(signal.SIGTERM)
             process.event(LogEvent.API_DRAINING)
-            connection.sendall(b"\r\n")
-            assert connection.recv(12) in {b"HTTP/1.1 200", b""}
+            begun.sendall(b"\r\n")
+            new.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert [connection.recv(12) for connection in (begun, new)] == [b"HTTP/1.1 200"] * 2
+            assert silent.recv(12) == b""
         assert process.ended() == 0
         process.event(LogEvent.API_STOPPED)
 
