@@ -2,25 +2,14 @@
 
 from hashlib import sha256
 from typing import Final
-from zlib import Z_FULL_FLUSH, compressobj, crc32, decompressobj
+from zlib import crc32
 
 from msgspec.structs import replace
 
 from domain import parameters as parameters_of
 from domain.account import OwnerId
-from domain.export import (
-    GZIP_HEADER,
-    Chunk,
-    Digests,
-    ExportJob,
-    ExportResult,
-    JobId,
-    JobStatus,
-    RenderedFile,
-    Staged,
-    gzip_byte_count,
-    gzip_trailer,
-)
+from domain.export import Chunk, Digests, ExportJob, ExportResult, JobId, JobStatus, RenderedFile, Staged
+from domain.gzip_member import GZIP_HEADER, deflated, gzip_byte_count, gzip_trailer
 from domain.instants import Instant
 from domain.lifecycle import Enqueue, Transition, enqueue
 from domain.parameters import ExportParameters
@@ -109,8 +98,7 @@ def chunks_of(*texts: str) -> list[Chunk]:
     offset = 0
     for seq, text in enumerate(texts):
         plain = text.encode()
-        deflate = compressobj(wbits=-15)
-        payload = deflate.compress(plain) + deflate.flush(Z_FULL_FLUSH)
+        payload = deflated(plain)
         chunks.append(
             Chunk(
                 seq=seq,
@@ -125,14 +113,9 @@ def chunks_of(*texts: str) -> list[Chunk]:
     return chunks
 
 
-def plain_text_of(chunk: Chunk) -> bytes:
-    """Return what a chunk holds, inflated on its own."""
-    return decompressobj(-15).decompress(chunk.payload)
-
-
 def a_rendered_file(chunks: list[Chunk], *, snapshot_at: Instant = START) -> RenderedFile:
     """Return what is known of the file that consists of these chunks."""
-    plain = b"".join(plain_text_of(chunk) for chunk in chunks)
+    plain = b"".join(chunk.text() for chunk in chunks)
     payload = b"".join(chunk.payload for chunk in chunks)
     whole = GZIP_HEADER + payload + gzip_trailer(crc32=crc32(plain), byte_count=len(plain))
     return RenderedFile(

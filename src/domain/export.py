@@ -2,13 +2,14 @@
 
 from enum import StrEnum
 from hashlib import sha256
-from typing import ClassVar, Final, NewType
+from typing import ClassVar, NewType
 
 from msgspec import Struct
 
 from domain.account import OwnerId
 from domain.discreet import Discreet
 from domain.errors import ChunkDamaged
+from domain.gzip_member import InflateError, inflated
 from domain.instants import Instant
 
 JobId = NewType("JobId", str)
@@ -122,9 +123,8 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
 class Chunk(Discreet, frozen=True, kw_only=True):
     """A piece of a result: `byte_count` bytes of plain text from `byte_offset`, holding `row_count` rows.
 
-    `payload` is one raw-deflate segment (RFC 1951) ended by a full flush, so that it inflates on its own and all
-    segments in a row make one gzip member. `sha256` is of the payload, in hexadecimal: what is stored is what is
-    checked, whichever coding is then sent.
+    `payload` is that text as one piece of a gzip member. `sha256` is of the payload, in hexadecimal: what is stored is
+    what is checked, whichever coding is then sent.
     """
 
     shown: ClassVar[tuple[str, ...]] = ("seq", "byte_offset", "byte_count")
@@ -139,6 +139,13 @@ class Chunk(Discreet, frozen=True, kw_only=True):
         """Raise `ChunkDamaged` when the payload is not what was stored."""
         if sha256(self.payload).hexdigest() != self.sha256:
             raise ChunkDamaged(f"chunk {self.seq} does not match its digest")
+
+    def text(self) -> bytes:
+        """Return the plain text. Raise `ChunkDamaged` when the payload does not hold as much as it should."""
+        try:
+            return inflated(self.payload, byte_count=self.byte_count)
+        except InflateError as error:
+            raise ChunkDamaged(f"chunk {self.seq} {error}") from error
 
 
 class Staged(Struct, frozen=True):
@@ -206,19 +213,3 @@ class Progress(Struct, frozen=True):
 
     rows_written: int
     rows_total: int
-
-
-# RFC 1952: deflate, no flags, no time (equal exports must be equal bytes), unknown operating system.
-GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-# An empty final block: each segment ends with a flush, none of them with the bit that says "last".
-_LAST_BLOCK: Final = b"\x03\x00"
-
-
-def gzip_trailer(*, crc32: int, byte_count: int) -> bytes:
-    """Return what ends the gzip member after the last segment: an empty last block, CRC-32, and length modulo 2³²."""
-    return _LAST_BLOCK + crc32.to_bytes(4, "little") + (byte_count & 0xFFFF_FFFF).to_bytes(4, "little")
-
-
-def gzip_byte_count(payload_byte_count: int) -> int:
-    """Return the length of the gzip member whose segments have `payload_byte_count` bytes."""
-    return len(GZIP_HEADER) + payload_byte_count + len(gzip_trailer(crc32=0, byte_count=0))

@@ -26,6 +26,7 @@ DOMAIN_IMPORTS = {
     "re",
     "transitions",
     "typing",
+    "zlib",
 }
 
 

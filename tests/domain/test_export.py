@@ -1,7 +1,5 @@
-"""Results: raw-deflate pieces that make one gzip member, bytes that are checked, and the instant at which they go."""
+"""Results: bytes that are checked, and the instant at which they go."""
 
-import gzip
-import zlib
 from hashlib import sha256
 
 import pytest
@@ -10,80 +8,14 @@ from msgspec.structs import replace
 from rich.pretty import pretty_repr
 
 from domain.errors import ChunkDamaged
-from domain.export import (
-    GZIP_HEADER,
-    Chunk,
-    ErrorCode,
-    ExportResult,
-    FailureKind,
-    GoneReason,
-    JobId,
-    JobStatus,
-    gzip_byte_count,
-    gzip_trailer,
-)
+from domain.export import Chunk, ErrorCode, ExportResult, FailureKind, GoneReason, JobId, JobStatus
+from domain.gzip_member import deflated
 from domain.instants import Instant
-
-pieces = st.lists(st.binary(max_size=2000), max_size=6)
-
-
-def segments(plain: list[bytes]) -> list[bytes]:
-    """Return the pieces as they are staged: each deflated raw, with nothing before it needed, ended by a full flush."""
-    made = []
-    for piece in plain:
-        deflate = zlib.compressobj(wbits=-15)
-        made.append(deflate.compress(piece) + deflate.flush(zlib.Z_FULL_FLUSH))
-    return made
 
 
 def chunk_of(payload: bytes) -> Chunk:
     """Return a chunk that holds the payload."""
     return Chunk(seq=3, byte_offset=10, byte_count=20, row_count=1, sha256=sha256(payload).hexdigest(), payload=payload)
-
-
-# ── Framing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@given(pieces)
-def test_header_segments_and_trailer_are_one_gzip_member(plain: list[bytes]) -> None:
-    """What is sent is one member: a reader that stops after the first one misses nothing."""
-    whole, payloads = b"".join(plain), segments(plain)
-    file = GZIP_HEADER + b"".join(payloads) + gzip_trailer(crc32=zlib.crc32(whole), byte_count=len(whole))
-    assert gzip.decompress(file) == whole
-    reader = zlib.decompressobj(wbits=31)
-    assert reader.decompress(file) == whole
-    assert (reader.eof, reader.unused_data) == (True, b"")
-    assert len(file) == gzip_byte_count(sum(map(len, payloads)))
-
-
-@given(pieces)
-def test_each_segment_inflates_on_its_own(plain: list[bytes]) -> None:
-    """A plain download inflates piece by piece, from any piece on."""
-    assert [zlib.decompressobj(wbits=-15).decompress(payload) for payload in segments(plain)] == plain
-
-
-@given(pieces.filter(any), st.data())
-def test_a_damaged_member_is_noticed_by_any_reader(plain: list[bytes], data: st.DataObject) -> None:
-    """The trailer's checksum is of the plain bytes, so that a wrong one does not decompress."""
-    whole = b"".join(plain)
-    wrong = data.draw(st.integers(1, 2**32 - 1)) ^ zlib.crc32(whole)
-    file = GZIP_HEADER + b"".join(segments(plain)) + gzip_trailer(crc32=wrong, byte_count=len(whole))
-    with pytest.raises(gzip.BadGzipFile):
-        gzip.decompress(file)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**40))
-def test_the_trailer_ends_with_checksum_and_length(crc32: int, byte_count: int) -> None:
-    """Both are little-endian, and the length is taken modulo two to the 32, as RFC 1952 has it."""
-    trailer = gzip_trailer(crc32=crc32, byte_count=byte_count)
-    assert trailer[-8:-4] == crc32.to_bytes(4, "little")
-    assert int.from_bytes(trailer[-4:], "little") == byte_count % 2**32
-    assert len(trailer) == gzip_byte_count(0) - len(GZIP_HEADER)
-
-
-def test_equal_files_are_equal_bytes() -> None:
-    """The header holds no time and no name, so nothing but the content decides the digest."""
-    assert bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255]) == GZIP_HEADER
 
 
 # ── Chunks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,6 +34,19 @@ def test_a_chunk_with_any_bit_changed_is_damaged(payload: bytes, data: st.DataOb
     changed = payload[:at] + bytes([payload[at] ^ 1 << bit]) + payload[at + 1 :]
     with pytest.raises(ChunkDamaged, match="chunk 3"):
         replace(chunk_of(payload), payload=changed).verify()
+
+
+@given(st.binary())
+def test_a_chunk_gives_the_text_that_it_was_made_of(plain: bytes) -> None:
+    """Byte for byte, from the chunk alone."""
+    assert replace(chunk_of(deflated(plain)), byte_count=len(plain)).text() == plain
+
+
+@pytest.mark.parametrize("payload", [deflated(b"x" * 19), deflated(b"x" * 21), b"", b"no piece"])
+def test_a_chunk_whose_payload_holds_another_text_is_damaged(payload: bytes) -> None:
+    """Also where its digest is right: nothing is handed out that is shorter or longer than it should be."""
+    with pytest.raises(ChunkDamaged, match="chunk 3"):
+        chunk_of(payload).text()
 
 
 @pytest.mark.parametrize("payload", [b"", b"abc", b"abcde"])

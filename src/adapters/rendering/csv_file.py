@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from hashlib import sha256
 from typing import Final, TypeVar
-from zlib import Z_FULL_FLUSH, compressobj, crc32
+from zlib import crc32
 
 from adapters.rendering.csv_rows import CsvRows
 from domain.account import OwnerId
 from domain.errors import ResultTooLarge
-from domain.export import GZIP_HEADER, Chunk, Digests, RenderedFile, Staged, gzip_trailer
+from domain.export import Chunk, Digests, RenderedFile, Staged
+from domain.gzip_member import GZIP_HEADER, deflated, gzip_trailer
 from domain.parameters import ExportParameters
 from domain.policies import ResultPolicy
 from domain.ports import TaskSnapshot, TaskSnapshots
@@ -20,9 +21,6 @@ T = TypeVar("T")
 
 # A megabyte of plain text: one short write transaction, one block of memory on either side, one step of a range.
 CHUNK_BYTES: Final = 1 << 20
-# Level 1 deflates faster than rows are rendered, and comes within a fifth of level 6 in size on text.
-_LEVEL: Final = 1
-_RAW_DEFLATE: Final = -15
 
 
 class CsvFile:
@@ -53,8 +51,7 @@ class CsvFile:
     def _chunk(self, plain: bytes, row_count: int) -> Chunk:
         if self._byte_count + len(plain) > self._limits.max_bytes:
             raise ResultTooLarge(f"more than {self._limits.max_bytes:,} bytes, which are allowed")
-        deflate = compressobj(_LEVEL, wbits=_RAW_DEFLATE)
-        payload = deflate.compress(plain) + deflate.flush(Z_FULL_FLUSH)
+        payload = deflated(plain)
         chunk = Chunk(
             seq=self._chunk_count,
             byte_offset=self._byte_count,

@@ -13,8 +13,8 @@ from domain.export import (
     JobId,
     LeaseToken,
     RenderedFile,
-    gzip_byte_count,
 )
+from domain.gzip_member import gzip_byte_count
 from domain.instants import later
 from domain.lifecycle import (
     Claim,

@@ -4,7 +4,6 @@ Damage that is found before the first byte is a problem; later the answer stays 
 never gets wrong bytes, nor a short file that looks whole.
 """
 
-import zlib
 from asyncio import to_thread
 from base64 import b64encode
 from collections.abc import AsyncGenerator
@@ -16,7 +15,8 @@ from msgspec.structs import replace
 
 from domain.account import Scope
 from domain.errors import ChunkDamaged, Refusal, ResultUnavailable
-from domain.export import GZIP_HEADER, Chunk, ExportResult, gzip_trailer
+from domain.export import ExportResult
+from domain.gzip_member import GZIP_HEADER, gzip_trailer
 from domain.instants import format_instant
 from domain.ports import Bulkhead
 from domain.use_cases.exports import delete_result, open_result, read_chunk
@@ -102,18 +102,7 @@ async def _pieces(
 async def _content(call: Call, result: ExportResult, seq: int, chosen: Representation) -> bytes:
     chunk = await call.application.store.read(Bulkhead.DOWNLOADS, read_chunk, result, seq)
     # Off the loop and outside of the transaction: a chunk takes milliseconds.
-    return chunk.payload if chosen.is_gzip else await to_thread(_inflated, chunk)
-
-
-def _inflated(chunk: Chunk) -> bytes:
-    try:
-        # One byte more than there should be: a longer text must not be taken for the right one.
-        text = zlib.decompressobj(wbits=-zlib.MAX_WBITS).decompress(chunk.payload, chunk.byte_count + 1)
-    except zlib.error as error:
-        raise ChunkDamaged(f"chunk {chunk.seq} cannot be inflated") from error
-    if len(text) != chunk.byte_count:
-        raise ChunkDamaged(f"chunk {chunk.seq} inflates to another length")
-    return text
+    return chunk.payload if chosen.is_gzip else await to_thread(chunk.text)
 
 
 async def _tell(call: Call, result: ExportResult, error: Refusal) -> None:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from adapters.rendering.csv_file import CHUNK_BYTES, CsvFile
 from adapters.rendering.csv_rows import CsvRows
 from domain.errors import ResultTooLarge
-from domain.export import GZIP_HEADER, Chunk, RenderedFile, gzip_byte_count, gzip_trailer
+from domain.export import Chunk, RenderedFile
+from domain.gzip_member import GZIP_HEADER, gzip_byte_count, gzip_trailer
 from domain.parameters import ExportParameters
 from domain.policies import Policies, ResultPolicy
 from domain.ports import TaskRow
