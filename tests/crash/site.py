@@ -65,10 +65,16 @@ class Site:
         await self._app.store.write(issue_token, OWNER, token_id=token_id, token=token, scopes=frozenset(Scope))
         return token
 
-    async def enqueue(self, parameters: ExportParameters = ALL) -> JobId:
-        """Ask for one export."""
+    async def add_owner(self, name: str) -> OwnerId:
+        """Add somebody else, who has no tasks."""
+        return (await self._app.store.write(add_user, name)).id
+
+    async def enqueue(self, parameters: ExportParameters = ALL, *, owner_id: OwnerId | None = None) -> JobId:
+        """Ask for one export, of the owner with many tasks unless told otherwise."""
         job_id = JobId(self._app.randomness.new_id())
-        request = ExportRequest(owner_id=self._owner_id, request_key=job_id, parameters=parameters, job_id=job_id)
+        request = ExportRequest(
+            owner_id=owner_id or self._owner_id, request_key=job_id, parameters=parameters, job_id=job_id
+        )
         await self._app.store.write(enqueue_export, request, policies=self._app.policies)
         return job_id
 
