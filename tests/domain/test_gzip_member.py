@@ -1,4 +1,4 @@
-"""Raw-deflate pieces that make one gzip member, held against the readers of the standard library."""
+"""Raw-deflate segments that make one gzip member, held against the readers of the standard library."""
 
 import gzip
 import zlib
@@ -7,13 +7,13 @@ from hypothesis import given, strategies as st
 
 from domain.gzip_member import GZIP_HEADER, deflated, gzip_byte_count, gzip_trailer, inflated
 
-pieces = st.lists(st.binary(max_size=2000), max_size=6)
+segments = st.lists(st.binary(max_size=2000), max_size=6)
 
 
-@given(pieces)
+@given(segments)
 def test_header_pieces_and_trailer_are_one_gzip_member(plain: list[bytes]) -> None:
     """What is sent is one member: a reader that stops after the first one misses nothing."""
-    whole, payloads = b"".join(plain), [deflated(piece) for piece in plain]
+    whole, payloads = b"".join(plain), [deflated(segment) for segment in plain]
     file = GZIP_HEADER + b"".join(payloads) + gzip_trailer(crc32=zlib.crc32(whole), byte_count=len(whole))
     assert gzip.decompress(file) == whole
     reader = zlib.decompressobj(wbits=31)
@@ -22,12 +22,14 @@ def test_header_pieces_and_trailer_are_one_gzip_member(plain: list[bytes]) -> No
     assert len(file) == gzip_byte_count(sum(map(len, payloads)))
 
 
-@given(pieces)
+@given(segments)
 def test_each_piece_inflates_on_its_own(plain: list[bytes]) -> None:
-    """A plain download inflates piece by piece, from any piece on."""
-    payloads = [deflated(piece) for piece in plain]
+    """A plain download inflates segment by segment, from any segment on."""
+    payloads = [deflated(segment) for segment in plain]
     assert [zlib.decompressobj(wbits=-15).decompress(payload) for payload in payloads] == plain
-    assert [inflated(payload, byte_count=len(piece)) for payload, piece in zip(payloads, plain, strict=True)] == plain
+    assert [
+        inflated(payload, byte_count=len(segment)) for payload, segment in zip(payloads, plain, strict=True)
+    ] == plain
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**40))

@@ -37,7 +37,7 @@ from domain.use_cases.exports import (
     open_result,
     read_chunk,
 )
-from tests.builders import an_export_request, an_id, plain_text_of
+from tests.builders import an_export_request, an_id
 from tests.fakes import START, ManualClock, SequentialRandomness
 from tests.use_cases.bench import CHUNKS, Bench, contents
 
@@ -315,7 +315,7 @@ async def test_the_file_is_read_chunk_by_chunk(bench: Bench, owner: User) -> Non
     result = await bench.store.read(Bulkhead.EXPORTS, open_result, owner.id, job.id)
     read = [await bench.store.read(Bulkhead.DOWNLOADS, read_chunk, result, seq) for seq in range(result.chunk_count)]
     assert read == CHUNKS
-    assert sum(len(plain_text_of(chunk)) for chunk in read) == result.byte_count
+    assert sum(len(chunk.text()) for chunk in read) == result.byte_count
 
 
 async def test_a_chunk_that_is_not_what_was_stored_is_never_returned(bench: Bench, owner: User) -> None:

@@ -19,7 +19,7 @@ from domain.parameters import ExportParameters
 from domain.policies import Policies, ResultPolicy
 from domain.ports import TaskRow
 from tests.adapters.rendering.rows import PARAMETERS, ROWS, Snapshot, a_row
-from tests.builders import a_rendered_file, plain_text_of
+from tests.builders import a_rendered_file
 from tests.fakes import START
 
 DEFAULT: Final = ExportParameters()
@@ -57,7 +57,7 @@ def long_rows() -> list[TaskRow]:
 
 def assert_sound(chunks: list[Chunk], file: RenderedFile, expected: bytes) -> None:
     """Assert that the chunks are the expected file, each by itself and all together."""
-    plain = [plain_text_of(chunk) for chunk in chunks]
+    plain = [chunk.text() for chunk in chunks]
     assert b"".join(plain) == expected
     assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
     assert [chunk.byte_count for chunk in chunks] == [len(text) for text in plain]
@@ -98,7 +98,7 @@ def test_a_cut_lies_between_two_records(long_rows: list[TaskRow], policies: Poli
     header = writer.header().encode()
     for chunk in chunks:
         expected = (header if chunk.seq == 0 else b"") + b"".join(lines[: chunk.row_count])
-        assert plain_text_of(chunk) == expected
+        assert chunk.text() == expected
         del lines[: chunk.row_count]
     assert lines == []
     assert sum(chunk.row_count for chunk in chunks) == file.staged.row_count == len(long_rows)

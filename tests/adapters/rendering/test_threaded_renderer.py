@@ -22,7 +22,7 @@ from domain.policies import Policies
 from domain.task import TaskFilter, TaskStatus
 from tests.adapters.conformance.steps import keep_tasks
 from tests.adapters.rendering.rows import read_back, written_by_csv_writer
-from tests.builders import a_task, plain_text_of
+from tests.builders import a_task
 from tests.fakes import START, ManualClock
 
 DEFAULT: Final = ExportParameters()
@@ -81,7 +81,7 @@ async def test_an_export_is_the_owners_tasks_in_order(
     ]
     await store.write(keep_tasks, *reversed(tasks))
     async with renderer.render(owner.id, DEFAULT) as rendering:
-        text = b"".join([plain_text_of(chunk) async for chunk in rendering.chunks()]).decode()
+        text = b"".join([chunk.text() async for chunk in rendering.chunks()]).decode()
         assert rendering.rows_total == len(tasks)
         assert rendering.file.staged.row_count == len(tasks)
         assert rendering.file.snapshot_at == START
@@ -97,7 +97,7 @@ async def test_the_filter_of_the_parameters_selects_the_rows(
     await store.write(keep_tasks, *tasks)
     parameters = ExportParameters(columns=(Column.STATUS,), filter=TaskFilter(status=(TaskStatus.DONE,)))
     chunks = await chunks_of_export(renderer, owner, parameters)
-    assert read_back(b"".join(map(plain_text_of, chunks)).decode(), parameters) == [["status"], *[["done"]] * 3]
+    assert read_back(b"".join(map(chunks)).decode(), parameters) == [["status"], *[["done"]] * 3]
 
 
 async def test_tasks_that_change_meanwhile_are_exported_as_they_were(
