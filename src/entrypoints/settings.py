@@ -6,10 +6,10 @@ environment; a variable with that prefix that names no row is refused, since a m
 
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from os import environ
 from pathlib import Path
-from typing import Annotated, Final, get_type_hints
+from typing import Annotated, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,12 +18,16 @@ from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies
 
 PREFIX: Final = "FENCEPOST_"
 
+_YEAR: Final = 31_536_000  # seconds
+
 # What must not exceed what. An attempt is expected to end within its lease, and a lease by the longest one.
 _IN_ORDER: Final = (
     ("lease_seconds", "longest_lease_seconds"),
     ("attempt_seconds", "lease_seconds"),
     ("retry_floor_seconds", "retry_cap_seconds"),
     ("breaker_pause_seconds", "breaker_longest_pause_seconds"),
+    ("deadline_shortest_seconds", "deadline_seconds"),
+    ("deadline_seconds", "deadline_longest_seconds"),
 )
 
 
@@ -56,7 +60,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_base_url: Annotated[
         str,
         Meta(
-            pattern="^(https?://[^/?#]+[^?#]*)?$", description="prefix of links in answers; empty makes them relative"
+            title="an http or https URL without query and fragment, or nothing",
+            pattern="^(https?://[^/?#]+[^?#]*)?$",
+            description="prefix of links in answers; empty makes them relative",
         ),
     ] = ""
     log_format: Annotated[LogFormat, Meta(description="json, or text for people")] = LogFormat.JSON
@@ -88,14 +94,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     breaker_longest_pause_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="longest pause between two trials, jitter aside")
     ] = 30
-    deadline_seconds: Annotated[int, Meta(ge=1, description="how long an export is worth doing, if not asked for")] = (
-        3600
-    )
-    deadline_shortest_seconds: Annotated[int, Meta(ge=1, description="shortest deadline that may be asked for")] = 10
-    deadline_longest_seconds: Annotated[int, Meta(ge=1, description="longest deadline that may be asked for")] = 86400
+    deadline_seconds: Annotated[
+        int, Meta(ge=1, le=_YEAR, description="how long an export is worth doing, if not asked for")
+    ] = 3600
+    deadline_shortest_seconds: Annotated[
+        int, Meta(ge=1, le=_YEAR, description="shortest deadline that may be asked for")
+    ] = 10
+    deadline_longest_seconds: Annotated[
+        int, Meta(ge=1, le=_YEAR, description="longest deadline that may be asked for")
+    ] = 86400
     result_max_rows: Annotated[int, Meta(ge=1, description="rows of the largest result")] = 2_000_000
     result_max_bytes: Annotated[int, Meta(ge=1024, description="bytes of the largest result, uncompressed")] = 1 << 30
-    result_retention_seconds: Annotated[int, Meta(ge=1, description="how long a result can be read")] = 604_800
+    result_retention_seconds: Annotated[
+        int, Meta(ge=1, le=100 * _YEAR, description="how long a result can be read")
+    ] = 604_800
 
     write_wait_seconds: Annotated[
         float, Meta(gt=0, le=60, description="how long a write waits for the write lock; well under the lease")
@@ -105,10 +117,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     max_body_bytes: Annotated[int, Meta(ge=1024, description="largest JSON request body")] = 1 << 20
     import_max_bytes: Annotated[int, Meta(ge=1024, description="largest file that can be imported")] = 256 << 20
-    receive_seconds: Annotated[float, Meta(gt=0, description="how long a JSON body may take to arrive")] = 10
-    import_receive_seconds: Annotated[float, Meta(gt=0, description="how long an imported file may take to arrive")] = (
-        600
-    )
+    receive_seconds: Annotated[float, Meta(gt=0, le=3600, description="how long a JSON body may take to arrive")] = 10
+    import_receive_seconds: Annotated[
+        float, Meta(gt=0, le=86400, description="how long an imported file may take to arrive")
+    ] = 600
 
     worker_poll_seconds: Annotated[float, Meta(gt=0, le=60, description="how often an idle worker looks for work")] = (
         0.2
@@ -116,8 +128,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     holding_check_seconds: Annotated[
         float, Meta(gt=0, le=60, description="how often a working worker checks that the job is still its own")
     ] = 0.5
-    sweep_seconds: Annotated[float, Meta(gt=0, description="how often lost bytes are looked for")] = 30
-    drain_seconds: Annotated[float, Meta(gt=0, description="how long a stopping process may finish what it began")] = 20
+    sweep_seconds: Annotated[float, Meta(gt=0, le=86400, description="how often lost bytes are looked for")] = 30
+    drain_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="how long a stopping process may finish what it began")
+    ] = 20
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] = environ) -> "Settings":
@@ -138,8 +152,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             try:
                 msgspec.convert(text, get_type_hints(cls, include_extras=True)[name], strict=False)
             except msgspec.ValidationError as error:
-                raise SettingsError(f"{PREFIX}{name.upper()}={text!r}: {error}") from error
-        return msgspec.convert(stated, cls, strict=False)
+                raise SettingsError(f"{PREFIX}{name.upper()}={text!r} must be {accepted(name)}") from error
+        try:
+            return msgspec.convert(stated, cls, strict=False)
+        except msgspec.ValidationError as error:
+            # The refusal of `__post_init__`, which msgspec has wrapped.
+            raise SettingsError(str(error)) from error
 
     def to_environment(self, variables: Mapping[str, str] = environ) -> dict[str, str]:
         """Return the environment of a process that is to have these settings: `variables`, and each setting stated."""
@@ -153,8 +171,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise SettingsError(f"{PREFIX}{shorter.upper()} must not exceed {PREFIX}{longer.upper()}")
         if self.write_wait_seconds * 2 > self.lease_seconds and self.write_wait_seconds > 1:
             raise SettingsError(f"{PREFIX}WRITE_WAIT_SECONDS must be at most half of {PREFIX}LEASE_SECONDS")
-        if not self.deadline_shortest_seconds <= self.deadline_seconds <= self.deadline_longest_seconds:
-            raise SettingsError(f"{PREFIX}DEADLINE_SECONDS must lie between its shortest and its longest")
 
     @property
     def database_path(self) -> Path:
@@ -190,6 +206,24 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 self.result_max_rows, self.result_max_bytes, timedelta(seconds=self.result_retention_seconds)
             ),
         )
+
+
+def accepted(name: str) -> str:
+    """Return in words which values a setting takes."""
+    hint = get_type_hints(Settings, include_extras=True)[name]
+    kind, meta = get_args(hint)
+    if meta.title is not None:
+        return str(meta.title)
+    if issubclass(kind, Enum):
+        *words, last = (member.value for member in kind)
+        return f"{', '.join(words)} or {last}"
+    bounds = [
+        f"{word} {bound:,}"
+        for word, bound in (("from", meta.ge), ("above", meta.gt), ("up to", meta.le), ("below", meta.lt))
+        if bound is not None
+    ]
+    noun = {int: "a whole number", float: "a number", str: "text that is not empty"}[kind]
+    return " ".join([noun, *bounds])
 
 
 CLIENT_VARIABLES: Final = (PREFIX + "URL", PREFIX + "TOKEN")

@@ -1,13 +1,11 @@
 """The page of all settings, written from the settings themselves: `python -m tests.docs.configuration --write`."""
 
 import sys
-from enum import Enum
-from typing import Annotated, Final, get_args, get_origin, get_type_hints
+from typing import Final, get_args, get_type_hints
 
-from msgspec import Meta
 from msgspec.structs import FieldInfo, fields
 
-from entrypoints.settings import CLIENT_VARIABLES, PREFIX, Settings
+from entrypoints.settings import CLIENT_VARIABLES, PREFIX, Settings, accepted
 from tests.tree import ROOT
 
 PAGE: Final = ROOT / "docs" / "configuration.md"
@@ -43,22 +41,9 @@ def page() -> str:
 def _row(field: FieldInfo) -> str:
     name, default = field.name, field.default
     hint = get_type_hints(Settings, include_extras=True)[name]
-    kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    [meta] = [note for note in notes if isinstance(note, Meta)]
+    meta = get_args(hint)[1]
     shown = "" if default == "" else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-    return f"| `{PREFIX}{name.upper()}` | {shown} | {_accepted(kind, meta)} | {meta.description} |\n"
-
-
-def _accepted(kind: type, meta: Meta) -> str:
-    if issubclass(kind, Enum):
-        return ", ".join(str(member.value) for member in kind)
-    bounds = [
-        f"{word} {bound:,}"
-        for word, bound in (("from", meta.ge), ("above", meta.gt), ("up to", meta.le), ("below", meta.lt))
-        if bound is not None
-    ]
-    noun = {int: "a whole number", float: "a number", str: "text"}[kind]
-    return " ".join([noun, *bounds])
+    return f"| `{PREFIX}{name.upper()}` | {shown} | {accepted(name)} | {meta.description} |\n"
 
 
 if __name__ == "__main__":
