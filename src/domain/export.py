@@ -123,8 +123,8 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
 class Chunk(Discreet, frozen=True, kw_only=True):
     """A piece of a result: `byte_count` bytes of plain text from `byte_offset`, holding `row_count` rows.
 
-    `payload` is that text as one segment of a gzip member. `sha256` is of the payload, in hexadecimal: what is stored is
-    what is checked, whichever coding is then sent.
+    `payload` is that text as one segment of a gzip member. `sha256` is of the payload, in hexadecimal: what is stored
+    is what is checked, whichever coding is then sent.
     """
 
     shown: ClassVar[tuple[str, ...]] = ("seq", "byte_offset", "byte_count")

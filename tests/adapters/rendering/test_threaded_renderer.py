@@ -97,7 +97,7 @@ async def test_the_filter_of_the_parameters_selects_the_rows(
     await store.write(keep_tasks, *tasks)
     parameters = ExportParameters(columns=(Column.STATUS,), filter=TaskFilter(status=(TaskStatus.DONE,)))
     chunks = await chunks_of_export(renderer, owner, parameters)
-    assert read_back(b"".join(map(chunks)).decode(), parameters) == [["status"], *[["done"]] * 3]
+    assert read_back(b"".join(chunk.text() for chunk in chunks).decode(), parameters) == [["status"], *[["done"]] * 3]
 
 
 async def test_tasks_that_change_meanwhile_are_exported_as_they_were(
