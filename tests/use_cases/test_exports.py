@@ -363,10 +363,24 @@ async def test_a_file_can_be_read_until_it_expires_and_not_after(bench: Bench, o
     clock.advance(bench.policies.result.retention - timedelta(milliseconds=1))
     assert (await bench.store.read(Bulkhead.EXPORTS, open_result, owner.id, job.id)).job_id == job.id
     expired_at = clock.advance(timedelta(milliseconds=1))
+    with pytest.raises(ResultGone) as refusal:
+        await bench.store.read(Bulkhead.EXPORTS, open_result, owner.id, job.id)
+    assert (refusal.value.reason, refusal.value.at) == (GoneReason.EXPIRED, expired_at)
+
+
+async def test_an_expired_file_can_still_be_deleted(
+    bench: Bench, database: Path, owner: User, clock: ManualClock
+) -> None:
+    """Once: its owner does not have to wait until its bytes are removed by others."""
+    job = await bench.succeed(owner)
+    deleted_at = clock.advance(bench.policies.result.retention + timedelta(days=1))
+    await bench.store.write(delete_result, owner.id, job.id)
+    assert await bench.sweep() > 0
+    assert contents(database)["export_result_chunks"] == []
     for verb in (open_result, delete_result):
         with pytest.raises(ResultGone) as refusal:
             await bench.store.write(verb, owner.id, job.id)
-        assert (refusal.value.reason, refusal.value.at) == (GoneReason.EXPIRED, expired_at)
+        assert (refusal.value.reason, refusal.value.at) == (GoneReason.DELETED, deleted_at)
 
 
 async def test_a_deleted_file_is_gone_at_once_and_its_bytes_with_the_sweep(

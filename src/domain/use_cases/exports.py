@@ -140,12 +140,7 @@ def open_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResult
         ExportEndedWithoutResult: it failed or was cancelled.
         ResultGone: the result expired or was deleted.
     """
-    job = _owned(uow, owner_id, job_id)
-    if not job.status.is_terminal:
-        raise ExportNotReady(f"the export is {job.status.value}")
-    result = uow.results.find(job.id) if job.status is JobStatus.SUCCEEDED else None
-    if result is None:
-        raise ExportEndedWithoutResult(code=job.last_error_code or ErrorCode.INTERNAL_ERROR)
+    result = _result(uow, _owned(uow, owner_id, job_id))
     if (gone := result.gone(uow.now)) is not None:
         reason, at = gone
         raise ResultGone(reason=reason.value, at=at)
@@ -168,11 +163,17 @@ def read_chunk(uow: UnitOfWork, result: ExportResult, seq: int) -> Chunk:
 def delete_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResult:
     """Make the result unreadable from this commit on; its bytes are left to the sweep.
 
+    One that has expired is deleted as well, while its bytes are still there.
+
     Raises:
-        NotFound, ExportNotReady, ExportEndedWithoutResult, ResultGone: as `open_result`.
+        NotFound, ExportNotReady, ExportEndedWithoutResult: as `open_result`.
+        ResultGone: it was deleted before, or its bytes were removed after it had expired.
     """
-    result = open_result(uow, owner_id, job_id)
-    step = advance(_owned(uow, owner_id, job_id), RemoveResult(now=uow.now, actor=OWNER, reason=GoneReason.DELETED))
+    job = _owned(uow, owner_id, job_id)
+    result = _result(uow, job)
+    if result.gone_reason is not None and result.gone_at is not None:
+        raise ResultGone(reason=result.gone_reason.value, at=result.gone_at)
+    step = advance(job, RemoveResult(now=uow.now, actor=OWNER, reason=GoneReason.DELETED))
     uow.exports.save(step)
     uow.results.mark_gone(result.job_id, reason=GoneReason.DELETED)
     return result
@@ -183,6 +184,15 @@ def _owned(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportJob:
     if job is None:
         raise NotFound("there is no such export")
     return job
+
+
+def _result(uow: UnitOfWork, job: ExportJob) -> ExportResult:
+    if not job.status.is_terminal:
+        raise ExportNotReady(f"the export is {job.status.value}")
+    result = uow.results.find(job.id) if job.status is JobStatus.SUCCEEDED else None
+    if result is None:
+        raise ExportEndedWithoutResult(code=job.last_error_code or ErrorCode.INTERNAL_ERROR)
+    return result
 
 
 def _view(uow: UnitOfWork, job: ExportJob) -> ExportView:

@@ -120,9 +120,11 @@ async def test_a_file_can_be_read_until_its_last_millisecond(api: Api, clock: Ma
     assert (await api.get(f"{path}/result")).status_code == 410
 
 
-async def test_deleting_the_file_leaves_the_export(api: Api) -> None:
+@pytest.mark.parametrize("age", [timedelta(0), timedelta(days=30)], ids=["readable", "expired"])
+async def test_deleting_the_file_leaves_the_export(api: Api, clock: ManualClock, age: timedelta) -> None:
     """204, and the export says since when and why; what has no file cannot be deleted."""
     path = await api.finished_export()
+    clock.advance(age)
     assert (await api.send("DELETE", f"{path}/result")).status_code == 204
     body = (await api.get(path)).json()
     assert (body["status"], body["result"], body["links"]["result"]) == ("succeeded", None, None)
