@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from domain.errors import EnvironmentFailure, Refusal
 from entrypoints.cli.main import EXIT_FAILED
-from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, TimedOut, Unproven
+from entrypoints.client.failures import BadConnection, BadKey, ClientFailure, OutOfReach, TimedOut, Unproven
 from entrypoints.settings import SettingsError
 
 EXIT_USAGE: Final = 2
@@ -29,10 +29,10 @@ def explain(error: BaseException) -> Explained:
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "fencepost"
-            status, said = EXIT_USAGE, f"{error.format_message()} See `{path} --help`."
+            status, said = EXIT_USAGE, f"{error.format_message().removesuffix('.')}. See `{path} --help`."
         case click.ClickException():
             status, said = EXIT_FAILED, error.format_message()
-        case SettingsError() | BadKey():
+        case SettingsError() | BadConnection() | BadKey():
             status, said = EXIT_USAGE, str(error)
         case EnvironmentFailure() | OutOfReach() | TimedOut():
             status, said = EXIT_OUT_OF_REACH, str(error)

@@ -1,6 +1,7 @@
 """What can go wrong for a client, each in one sentence that says what to do.
 
 ClientFailure
+├── BadConnection   what was given as address or token cannot be one
 ├── BadKey          what was given as a key cannot be one
 ├── Refused         the service answered, and said no
 ├── WithoutResult   the export has ended, and there is no file
@@ -16,16 +17,20 @@ class ClientFailure(Exception):  # noqa: N818 - tells a failure of the service f
     """The service did not do what it was asked for."""
 
 
+class BadConnection(ClientFailure):
+    """No address of a service, or no token. Nothing was asked."""
+
+
 class BadKey(ClientFailure):
     """No idempotency key: empty, or not printable ASCII. Nothing was asked."""
 
 
 class Refused(ClientFailure):
-    """The service answered with a problem; the same request will be refused again."""
+    """The service answered with a problem; the same request will be refused again. `advice` is a sentence."""
 
     def __init__(self, problem: Problem, *, advice: str = "") -> None:
         said = ": ".join(part for part in (problem.title or f"HTTP {problem.status}", problem.detail) if part)
-        super().__init__(f"{said}{f' - {advice}' if advice else ''}")
+        super().__init__(f"{said.removesuffix('.')}. {advice}" if advice else said)
         self.problem = problem
 
 

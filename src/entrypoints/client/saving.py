@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+# What writing fails with, and reading never.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
@@ -33,9 +36,11 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
             os.fchmod(file.fileno(), _permissions_of(target))
             os.fsync(file.fileno())
         Path(name).replace(target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     _sync_folder(target.parent)
 

@@ -15,7 +15,16 @@ import msgspec
 
 from domain.ports import Clock, Randomness
 from entrypoints.client.answers import Export, Imported, Problem, ResultFile
-from entrypoints.client.failures import BadKey, ClientFailure, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.failures import (
+    BadConnection,
+    BadKey,
+    ClientFailure,
+    OutOfReach,
+    Refused,
+    TimedOut,
+    Unproven,
+    WithoutResult,
+)
 from entrypoints.client.proving import Arriving, Proof
 from entrypoints.settings import ClientSettings
 
@@ -27,15 +36,17 @@ _FIRST_PAUSE_SECONDS: Final = 0.2
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 _TIMES_TO_DOWNLOAD: Final = 4
 _BARE_KEY: Final = pattern(r"[A-Za-z0-9._~-]+")
+# What the system says, without the number that it has for it.
+_NUMBERED: Final = pattern(r"^\[Errno -?\d+\] ")
 _PIECE: Final = 1 << 16
 
 # A large import is answered when it is committed; an upload or a download only has to keep moving.
 _LIMITS: Final = httpx.Timeout(connect=5, read=300, write=60, pool=5)
 
 _ADVICE: Final = {
-    401: "set FENCEPOST_TOKEN to a token in force (`fencepost tokens issue NAME` makes one)",
-    403: "issue a token with the scope that is missing (`fencepost tokens issue NAME --scope …`)",
-    409: "take a fresh key, or send what was sent under this one",
+    401: "Set FENCEPOST_TOKEN to a token in force (`fencepost tokens issue NAME` makes one).",
+    403: "Issue a token with the scope that is missing (`fencepost tokens issue NAME --scope …`).",
+    409: "Take a fresh key, or send what was sent under this one.",
 }
 
 
@@ -65,7 +76,7 @@ class Client:
         host = _host_of(settings.url)
         token = settings.token or ""
         if not (token.isascii() and token.isprintable() and token and " " not in token):
-            raise OutOfReach(f"there is no token, or what is given is none: {_ADVICE[401]}")
+            raise BadConnection(f"there is no token, or what is given is none. {_ADVICE[401]}")
         self._url = settings.url.rstrip("/")
         self._clock = clock
         self._randomness = randomness
@@ -124,7 +135,7 @@ class Client:
                 return export
             pause = min(_retry_after(response) or 1.0, _LONGEST_PAUSE_SECONDS)
             if self._clock.monotonic() + pause > give_up_at:
-                waited = f"{timeout.total_seconds():.0f}"
+                waited = f"{timeout.total_seconds():g}"
                 raise TimedOut(f"the export is {export.status} after {waited} seconds; it goes on")
             time.sleep(pause)
 
@@ -188,18 +199,18 @@ class Client:
                 if response.status_code not in _LATER:
                     return response
                 trouble, asked = (
-                    OutOfReach(f"the service is busy: {Refused(_problem(response))}"),
+                    OutOfReach(f"the service says not now: {Refused(_problem(response))}"),
                     _retry_after(response),
                 )
             wait = (asked or pause) * (1 + self._randomness.fraction() / 4)
             if self._clock.monotonic() + wait > give_up_at:
                 raise trouble
-            self._on_trouble(f"{trouble}; trying again")
+            self._on_trouble(f"{str(trouble).removesuffix('.')}. Trying again.")
             time.sleep(wait)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _unreachable(self, error: httpx.TransportError) -> ClientFailure:
-        return OutOfReach(f"cannot reach {self._url} ({_said(error)}); is it running, and is FENCEPOST_URL right?")
+        return OutOfReach(f"cannot reach {self._url} ({_said(error)}); start it, or set FENCEPOST_URL to where it is")
 
     def _download_once(self, result: ResultFile, file: BinaryIO, on_bytes: Callable[[int, int], None]) -> Proof:
         with self._streamed(result.url) as response:
@@ -254,7 +265,7 @@ def _host_of(url: str) -> str:
     except ValueError:
         host, parts = None, urlsplit("")
     if parts.scheme not in {"http", "https"} or not host:
-        raise OutOfReach(f"{url!r} is not the address of a service, such as http://127.0.0.1:8080")
+        raise BadConnection(f"{url!r} is not the address of a service, such as http://127.0.0.1:8080")
     return host
 
 
@@ -300,4 +311,4 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _said(error: httpx.TransportError) -> str:
-    return str(error) or type(error).__name__
+    return _NUMBERED.sub("", str(error)).removesuffix(".") or type(error).__name__

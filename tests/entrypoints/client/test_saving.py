@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import errno
 import stat
 from pathlib import Path
 
@@ -63,3 +64,13 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> N
     with pytest.raises(OSError, match=r"(directory|folder)") as failure, whole_file(target):
         pass
     assert failure.value.filename == str(target)
+
+
+@pytest.mark.parametrize(("number", "is_named"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
+def test_a_full_disk_is_told_of_the_file_that_was_asked_for(tmp_path: Path, number: int, *, is_named: bool) -> None:
+    """What else fails while the file is written does not become a failure of the file."""
+    target = tmp_path / "tasks.csv"
+    with pytest.raises(OSError, match="what happened") as failure, whole_file(target):
+        raise OSError(number, "what happened")
+    assert failure.value.filename == (str(target) if is_named else None)
+    assert [*tmp_path.iterdir()] == []

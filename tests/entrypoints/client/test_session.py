@@ -90,7 +90,7 @@ class TestRepeating:
     def test_patience_ends(self) -> None:
         """A service that stays busy is given up on, with its own words."""
         with scripted({CREATE: [BUSY]}) as service, client_of(service.url, patience=timedelta(seconds=0.3)) as client:
-            with pytest.raises(OutOfReach, match="the service is busy: The service is busy: what happened"):
+            with pytest.raises(OutOfReach, match="the service says not now: The service is busy: what happened"):
                 client.create_export({}, key="k")
             assert len(service.received) == 2
 
