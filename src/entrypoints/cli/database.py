@@ -8,12 +8,16 @@ import rich_click as click
 from msgspec.structs import replace
 
 from entrypoints.bootstrap import Application, assemble
+from entrypoints.cli.values import Text
 from entrypoints.settings import Settings
 
 T = TypeVar("T")
 
 database_option = click.option(
-    "--database", metavar="PATH", help="The database file, instead of the one that FENCEPOST_DATABASE names."
+    "--database",
+    type=Text(),
+    metavar="PATH",
+    help="The database file, instead of the one that FENCEPOST_DATABASE names.",
 )
 
 

@@ -8,6 +8,7 @@ import rich_click as click
 from entrypoints.cli.checkout import in_checkout
 from entrypoints.cli.main import EXIT_FAILED
 from entrypoints.cli.printing import note
+from entrypoints.cli.values import Text
 from entrypoints.client.failures import Refused
 from entrypoints.demo.proof import Plan, Report, demonstrate
 
@@ -17,9 +18,17 @@ _SHOWN_REFUSALS: Final = 20
 
 
 @click.command()
-@click.option("--input", "source", metavar="FILE", help=f"The CSV file to import; by default the sample, {_SAMPLE}.")
 @click.option(
-    "--output", "target", default=_OUTPUT, show_default=True, metavar="FILE", help="Where the exported file is put."
+    "--input", "source", type=Text(), metavar="FILE", help=f"The CSV file to import; by default the sample, {_SAMPLE}."
+)
+@click.option(
+    "--output",
+    "target",
+    type=Text(),
+    default=_OUTPUT,
+    show_default=True,
+    metavar="FILE",
+    help="Where the exported file is put.",
 )
 @click.option(
     "--on-error",
@@ -41,8 +50,13 @@ def command(ctx: click.Context, *, source: str | None, target: str, on_error: st
     try:
         report = demonstrate(plan, tell=note)
     except Refused as refused:
-        for fault in refused.problem.errors[:_SHOWN_REFUSALS]:
-            note(f"  {fault}")
+        # Faults of the file as a whole are told by the refusal itself, which only counts those of rows.
+        if (count := refused.problem.error_count) is not None:
+            for fault in refused.problem.errors[:_SHOWN_REFUSALS]:
+                note(f"  {fault}")
+            if count > _SHOWN_REFUSALS:
+                note(f"  … and {count - _SHOWN_REFUSALS:,} more")
+            note("To leave such rows out and go on with the others, add: --on-error skip (ON_ERROR=skip with make)")
         raise
     _show(report, plan)
     if not report.holds:
@@ -53,7 +67,7 @@ def _source(stated: str | None) -> Path:
     path = in_checkout(_SAMPLE) if stated is None else Path(stated)
     if path is None:
         raise click.UsageError(f"there is no {_SAMPLE} here: name a CSV file of tasks with --input.")
-    if path.suffix.lower() != ".csv":
+    if not path.is_dir() and path.suffix.lower() != ".csv":
         raise click.UsageError("--input must be a CSV file: the comparison reads it with a CSV reader.")
     with path.open("rb"):
         return path

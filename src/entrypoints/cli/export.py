@@ -16,9 +16,10 @@ import rich_click as click
 
 from domain.parameters import Column, Delimiter, FormulaProtection, LineEnding, Quoting
 from domain.task import PRIORITIES, TaskStatus
-from entrypoints.cli.printing import note, show_json
+from entrypoints.cli.printing import counted, note, show_json, written_to_standard_output
 from entrypoints.cli.progress import showing
 from entrypoints.cli.service import ServiceOptions, connected, service_options
+from entrypoints.cli.values import Seconds, Text, WholeNumber
 from entrypoints.client.answers import Export
 from entrypoints.client.failures import OutOfReach, TimedOut, Unproven
 from entrypoints.client.proving import Proof
@@ -35,7 +36,7 @@ class ExportOptions(ServiceOptions):
     """What `export` can be told; None and empty leave it to the service."""
 
     output: str
-    columns: str | None
+    columns: list[str] | None
     status: tuple[str, ...]
     priority: tuple[str, ...]
     due_before: str | None
@@ -54,6 +55,20 @@ class ExportOptions(ServiceOptions):
     as_json: bool
 
 
+class _Columns(click.ParamType[list[str]]):
+    """Names of columns with commas between them."""
+
+    name = "columns"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return the names, each of which there is."""
+        names = [name.strip() for name in str(value).split(",")]
+        for name in names:
+            if name not in _words(Column):
+                self.fail(f"there is no column {name!r}; there are {', '.join(Column)}.", param, ctx)
+        return names
+
+
 def _words(words: type[StrEnum]) -> list[str]:
     # Given the members themselves, click would offer their names in upper case.
     return [word.value for word in words]
@@ -66,8 +81,18 @@ def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--created-before", metavar=_INSTANT, help="Created earlier than that."),
         click.option("--due-after", metavar=_INSTANT, help="Due later than that, such as 2026-01-31T08:30:00Z."),
         click.option("--due-before", metavar=_INSTANT, help="Due earlier than that."),
-        click.option("--priority", type=click.Choice([*map(str, PRIORITIES)]), multiple=True, help="1 is most urgent."),
-        click.option("--status", type=click.Choice(_words(TaskStatus)), multiple=True),
+        click.option(
+            "--priority",
+            type=click.Choice([*map(str, PRIORITIES)]),
+            multiple=True,
+            help="Only tasks of this priority, of which 1 is the most urgent; can be given several times.",
+        ),
+        click.option(
+            "--status",
+            type=click.Choice(_words(TaskStatus)),
+            multiple=True,
+            help="Only tasks of this status; can be given several times.",
+        ),
     ):
         command = option(command)
     return command
@@ -81,24 +106,37 @@ def _csv_options(command: Callable[..., None]) -> Callable[..., None]:
             type=click.Choice(_words(FormulaProtection)),
             help="apostrophe (the default) keeps spreadsheets from running text; none is for programs.",
         ),
-        click.option("--quoting", type=click.Choice(_words(Quoting))),
-        click.option("--line-ending", type=click.Choice(_words(LineEnding))),
-        click.option("--delimiter", type=click.Choice([*_DELIMITERS])),
+        click.option(
+            "--quoting",
+            type=click.Choice(_words(Quoting)),
+            help="minimal (the default) quotes where it must; all, always.",
+        ),
+        click.option("--line-ending", type=click.Choice(_words(LineEnding)), help="crlf (the default), or lf."),
+        click.option(
+            "--delimiter", type=click.Choice([*_DELIMITERS]), help="What stands between cells; comma by default."
+        ),
         click.option("--timezone", metavar="ZONE", help="Show instants in this zone, such as Europe/Berlin."),
-        click.option("--columns", metavar="A,B,…", help=f"Of {','.join(Column)}; in this order."),
+        click.option("--columns", type=_Columns(), metavar="A,B,…", help=f"Of {','.join(Column)}; in this order."),
     ):
         command = option(command)
     return command
 
 
 @click.command()
-@click.option("-o", "--output", required=True, metavar="FILE", help="Where the file goes; - is standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=Text(),
+    required=True,
+    metavar="FILE",
+    help="Where the file goes; - is standard output.",
+)
 @_csv_options
 @_filter_options
-@click.option("--deadline", type=click.IntRange(min=1), metavar="SECONDS", help="How long the export is worth doing.")
+@click.option("--deadline", type=WholeNumber(min=1), metavar="SECONDS", help="How long the export is worth doing.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=3600.0,
     show_default=True,
     metavar="SECONDS",
@@ -136,7 +174,7 @@ def command(**stated: Unpack[ExportOptions]) -> None:
         )
     else:
         place = "standard output" if to_standard_output else stated["output"]
-        note(f"{place}: {result.rows:,} rows, {proof.byte_count:,} bytes, sha256 {proof.sha256}")
+        note(f"{place}: {counted(result.rows, 'row')}, {counted(proof.byte_count, 'byte')}, sha256 {proof.sha256}")
 
 
 def _exported(client: Client, stated: ExportOptions, key: str, file: BinaryIO) -> tuple[Export, Proof]:
@@ -168,7 +206,7 @@ def _parameters(stated: ExportOptions) -> dict[str, object]:
     }
     return _present(
         {
-            "columns": [name.strip() for name in stated["columns"].split(",")] if stated["columns"] else None,
+            "columns": stated["columns"],
             "filter": _present(chosen),
             "timezone": stated["timezone"],
             "csv": _present(dialect),
@@ -178,7 +216,8 @@ def _parameters(stated: ExportOptions) -> dict[str, object]:
 
 
 def _present(members: Mapping[str, object]) -> dict[str, object]:
-    return {name: member for name, member in members.items() if member}
+    # An empty text was stated, by a shell variable that is not set perhaps: to pass it over would export everything.
+    return {name: member for name, member in members.items() if member or member == ""}
 
 
 @contextmanager
@@ -191,7 +230,9 @@ def _place(output: str) -> Iterator[BinaryIO]:
     with TemporaryFile() as spool:
         yield spool
         spool.seek(0)
-        shutil.copyfileobj(spool, sys.stdout.buffer)
+        with written_to_standard_output():
+            shutil.copyfileobj(spool, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
 @contextmanager

@@ -33,7 +33,8 @@ def update_document(path: Path, *, check: bool) -> bool:
         if not is_current and not check:
             path.write_text(text[:start] + _framed() + text[stop:], encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(InputError(str(path), f"cannot be read and written as UTF-8 text: {error}")) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInput(InputError(str(path), f"cannot be read and written as UTF-8 text: {reason}")) from error
     return is_current
 
 

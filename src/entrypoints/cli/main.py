@@ -104,10 +104,11 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader had enough, as `| head` does. What Python would flush at exit has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader had enough, as `| head` does.
+        _let_go_of_output()
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001 - the outermost handler: a person is told, in one line
+        _let_go_of_output()
         if session.wants_traceback:
             print_exception(error)
         explained = import_module("entrypoints.cli.failure").explain(error)
@@ -116,8 +117,33 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _let_go_of_output() -> None:
+    """Drop what cannot be written: Python would try once more at exit, with words and a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that were closed when the process was started.
+
+    The next file or connection would take their numbers otherwise, and get what is meant for a person. Reading the one
+    and writing the other fails as on a closed stream; what would be said on standard error is dropped.
+    """
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)
+    sys.stdin = sys.stdin or os.fdopen(0, "r")
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 def main() -> NoReturn:
     """Run the command that the process was started with, and end with its exit status."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
 
 

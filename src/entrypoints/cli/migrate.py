@@ -16,4 +16,4 @@ def command(*, database: str | None) -> None:
     if applied:
         note(f"{settings.database}: applied migration {', '.join(map(str, applied))}.")
     else:
-        note(f"{settings.database}: is up to date.")
+        note(f"{settings.database} is up to date.")

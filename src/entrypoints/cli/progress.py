@@ -69,7 +69,7 @@ class _Bars:
     def export(self, export: Export) -> None:
         if self._row_bar is None:
             self._rows.start()
-            self._row_bar = self._rows.add_task("", total=None)
+            self._row_bar = self._rows.add_task(export.status, total=None)
         if export.result is not None:
             written, total = export.result.rows, export.result.rows
         elif export.progress is not None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from entrypoints.bootstrap import system_clock, system_randomness
 from entrypoints.cli.printing import note
+from entrypoints.cli.values import Seconds, Text
 from entrypoints.client.session import Client
 from entrypoints.settings import ClientSettings
 
@@ -27,14 +28,20 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say where the service is, who asks, and under which key."""
     for option in (
         click.option(
-            "--key", metavar="KEY", help="The idempotency key; the same one repeats safely. Made up when not given."
+            "--key",
+            type=Text(),
+            metavar="KEY",
+            help="The idempotency key; the same one repeats safely. Made up when not given.",
         ),
         click.option(
-            "--token-file", metavar="FILE", help="Read the token from the file, instead of from FENCEPOST_TOKEN."
+            "--token-file",
+            type=Text(),
+            metavar="FILE",
+            help="Read the token from the file, instead of from FENCEPOST_TOKEN.",
         ),
         click.option(
             "--patience",
-            type=click.FloatRange(min=0),
+            type=Seconds(),
             default=30.0,
             show_default=True,
             metavar="SECONDS",
@@ -50,7 +57,7 @@ def connected(stated: ServiceOptions) -> Client:
     """Return a client of the service that the options or the environment name.
 
     Raises:
-        OutOfReach: there is no token, or that is no address.
+        BadConnection: there is no token, or that is no address.
         OSError: the file of the token cannot be read.
     """
     settings = ClientSettings.from_environment()

@@ -1,5 +1,6 @@
 """`fencepost tasks import`: tasks out of a file, into a running service."""
 
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import BinaryIO, Final, Unpack
 
 import rich_click as click
 
-from entrypoints.cli.printing import note, show_json
+from entrypoints.cli.printing import counted, note, show_json
 from entrypoints.cli.service import ServiceOptions, connected, service_options
 from entrypoints.client.failures import OutOfReach, Refused
 from entrypoints.client.session import ImportMedia
@@ -66,19 +67,20 @@ def import_(**stated: Unpack[ImportOptions]) -> None:
         try:
             outcome = client.import_file(file, media, key=key, options=options)
         except Refused as refused:
-            # A single fault of the file as a whole is told by the refusal itself.
-            if refused.problem.error_count is not None or len(refused.problem.errors) > 1:
-                _list([*map(str, refused.problem.errors)], refused.problem.error_count or 0)
+            # Faults of the file as a whole are told by the refusal itself, which only counts those of rows.
+            if (count := refused.problem.error_count) is not None:
+                _list([*map(str, refused.problem.errors)], count)
+                note("To leave such rows out and import the others, add: --on-error skip")
             raise
         except (OutOfReach, KeyboardInterrupt):
-            note(f"Safe to repeat with: --key {key}")
+            note(f"Safe to repeat with: --key {shlex.quote(key)}")
             raise
     if stated["as_json"]:
         show_json(outcome)
         return
     _list([*map(str, outcome.refused_rows)], outcome.refused)
     refused_note = f", refused {outcome.refused:,}" if outcome.refused else ""
-    click.echo(f"Imported {outcome.imported:,} tasks{refused_note}.")
+    click.echo(f"Imported {counted(outcome.imported, 'task')}{refused_note}.")
 
 
 def _kind_of(name: str) -> str:

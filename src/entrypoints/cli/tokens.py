@@ -7,10 +7,10 @@ import rich_click as click
 from domain.account import ApiToken, Scope, TokenId, token_from
 from domain.instants import format_instant
 from domain.ports import Bulkhead
-from domain.use_cases.accounts import issue_token, list_tokens, revoke_token
+from domain.use_cases.accounts import issue_token, list_tokens, list_users, revoke_token
 from entrypoints.bootstrap import Application
 from entrypoints.cli.database import database_option, in_application, settings_for
-from entrypoints.cli.printing import note, show_json, show_table
+from entrypoints.cli.printing import note, show_json, show_table, typed
 
 
 @click.group()
@@ -34,20 +34,23 @@ def command() -> None:
 def issue(name: str, *, scopes: Sequence[str], as_json: bool, database: str | None) -> None:
     """Make a token for the user. It is printed now, and never again: only its digest is kept."""
 
-    async def work(app: Application) -> tuple[str, ApiToken]:
+    async def work(app: Application) -> tuple[str, ApiToken, bool]:
         token = token_from(app.randomness.new_secret())
         token_id = TokenId(app.randomness.new_id())
         kept = await app.store.write(
             issue_token, name, token_id=token_id, token=token, scopes=frozenset(map(Scope, scopes))
         )
-        return token, kept
+        users = await app.store.read(Bulkhead.OPERATIONS, list_users)
+        return token, kept, any(user.name == name and user.disabled_at is not None for user in users)
 
-    token, kept = in_application(settings_for(database), work)
+    token, kept, is_disabled = in_application(settings_for(database), work)
     if as_json:
         show_json({"token": token, "id": kept.id, "scopes": [*kept.scopes]})
     else:
         click.echo(token)
         note(f"Token {kept.id} of {name} for {', '.join(kept.scopes)}. Keep it now: it cannot be shown again.")
+    if is_disabled:
+        note(f"{name} is disabled, so the token is refused until: fencepost users enable {typed(name)}")
 
 
 @command.command("list")

@@ -15,6 +15,7 @@ from domain.use_cases.tasks import create_task, list_tasks
 from entrypoints.bootstrap import assemble
 from entrypoints.cli.database import database_option, settings_for
 from entrypoints.cli.sample_tasks import sample_tasks
+from entrypoints.cli.values import Text, WholeNumber
 from entrypoints.settings import LogFormat, LogLevel, Settings
 from entrypoints.supervisor import run_up
 
@@ -23,17 +24,15 @@ _MOST_WORKERS: Final = 64
 
 
 @click.command()
-@click.option(
-    "--workers", type=click.IntRange(1, _MOST_WORKERS), default=1, show_default=True, help="How many workers."
-)
+@click.option("--workers", type=WholeNumber(1, _MOST_WORKERS), default=1, show_default=True, help="How many workers.")
 @click.option(
     "--demo",
     is_flag=True,
     help="Set up the user demo with sample tasks and a fresh token (its earlier tokens are revoked), "
     "and print commands to try.",
 )
-@click.option("--host", metavar="ADDRESS", help="Where the API listens, instead of FENCEPOST_HOST.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Its port, instead of FENCEPOST_PORT; 0 takes a free one.")
+@click.option("--host", type=Text(), metavar="ADDRESS", help="Where the API listens, instead of FENCEPOST_HOST.")
+@click.option("--port", type=WholeNumber(0, 65535), help="Its port, instead of FENCEPOST_PORT; 0 takes a free one.")
 @database_option
 @click.pass_context
 def command(ctx: click.Context, /, *, workers: int, demo: bool, **where: str | int | None) -> None:
@@ -78,7 +77,7 @@ async def _greet(settings: Settings, ready: "asyncio.Future[str]") -> None:
         await app.store.write(_set_up_demo, token=token, token_id=token_id, task_ids=task_ids)
         key = app.randomness.new_id()
     links_from = "" if settings.public_base_url else url
-    click.echo(_greeting(url=url, links_from=links_from, token=token, key=key))
+    click.echo(_greeting(settings.database, url=url, links_from=links_from, token=token, key=key))
 
 
 def _set_up_demo(uow: UnitOfWork, *, token: str, token_id: TokenId, task_ids: Sequence[TaskId]) -> None:
@@ -97,7 +96,7 @@ def _add_sample(uow: UnitOfWork, owner_id: OwnerId, task_ids: Sequence[TaskId]) 
             create_task(uow, owner_id, task, task_id=task_id)
 
 
-def _greeting(*, url: str, links_from: str, token: str, key: str) -> str:
+def _greeting(database: str, *, url: str, links_from: str, token: str, key: str) -> str:
     lines = "\n".join(_commands(url=url, links_from=links_from, token=token, key=key))
     return f"""
 Fencepost is ready at {url}
@@ -109,7 +108,7 @@ Ask for an export, read how it stands, download it: paste these three lines into
 
 {lines}
 
-Ctrl-C stops the service once what it began is done.
+Tasks and exports are kept in {database}. Ctrl-C stops the service once what it began is done.
 """
 
 

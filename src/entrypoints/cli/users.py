@@ -7,7 +7,7 @@ from domain.instants import format_instant
 from domain.ports import Bulkhead
 from domain.use_cases.accounts import add_user, disable_user, enable_user, list_users
 from entrypoints.cli.database import database_option, in_application, settings_for
-from entrypoints.cli.printing import note, show_json, show_table
+from entrypoints.cli.printing import note, show_json, show_table, typed
 
 
 @click.group()
@@ -21,7 +21,7 @@ def command() -> None:
 def add(name: str, *, database: str | None) -> None:
     """Add a user."""
     user = in_application(settings_for(database), lambda app: app.store.write(add_user, name))
-    note(f"Added {user.name}. Next: fencepost tokens issue {user.name}")
+    note(f"Added {user.name}. Next: fencepost tokens issue {typed(user.name)}")
 
 
 @command.command("list")
@@ -44,7 +44,7 @@ def list_(*, as_json: bool, database: str | None) -> None:
 def disable(name: str, *, database: str | None) -> None:
     """Refuse the user's tokens from now on; exports under way fail. Nothing is deleted."""
     in_application(settings_for(database), lambda app: app.store.write(disable_user, name))
-    note(f"Disabled {name}. To undo: fencepost users enable {name}")
+    note(f"Disabled {name}. To undo: fencepost users enable {typed(name)}")
 
 
 @command.command()

@@ -150,7 +150,8 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
                 options={"on_error": plan.on_error, "formula_protection": "none"},
             )
         imported_at = clock.now()
-        tell(f"Imported {imported.imported:,} rows of {plan.source}, refused {imported.refused:,}.")
+        rows = "1 row" if imported.imported == 1 else f"{imported.imported:,} rows"
+        tell(f"Imported {rows} of {plan.source}, refused {imported.refused:,}.")
         submitted_at = clock.now()
         export = client.create_export({"columns": list(COLUMNS)}, key=client.new_key())
         accepted_at = clock.now()

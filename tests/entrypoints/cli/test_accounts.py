@@ -99,6 +99,26 @@ def test_a_disabled_user_is_refused_until_enabled(operator: Operator) -> None:
     assert (user["name"], user["disabled_at"]) == ("ada", None)
 
 
+def test_a_token_for_a_disabled_user_is_issued_with_a_warning(
+    operator: Operator, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whoever gets it would be refused, and the operator is told what changes that."""
+    operator.types("users", "disable", "ada")
+    capsys.readouterr()
+    assert run(["tokens", "issue", "ada", "--database", str(tmp_path / "fencepost.db")]) == 0
+    assert "ada is disabled, so the token is refused until: fencepost users enable ada" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "shown"), [("Ada L", "'Ada L'"), ("-x", "-- -x"), ("ada-2", "ada-2")])
+def test_the_next_command_can_be_pasted(
+    operator: Operator, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, shown: str
+) -> None:
+    """A name with blanks in it is quoted for the shell, and one that looks like an option is kept from being one."""
+    operator.types("users", "list")
+    assert run(["users", "add", "--database", str(tmp_path / "fencepost.db"), "--", name]) == 0
+    assert capsys.readouterr().err == f"Added {name}. Next: fencepost tokens issue {shown}\n"
+
+
 @pytest.mark.parametrize("name", ["", " ada", "a\nb", "x" * 201])
 def test_a_name_that_cannot_be_read_is_refused(operator: Operator, name: str) -> None:
     """The refusal says what a name must be, and no one is added."""

@@ -12,7 +12,7 @@ from domain.errors import InputError, InvalidInput, NotFound, StoreBusy
 from entrypoints.cli.failure import explain
 from entrypoints.cli.main import command_of, run, summaries
 from entrypoints.client.answers import Problem
-from entrypoints.client.failures import BadKey, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
+from entrypoints.client.failures import BadConnection, BadKey, OutOfReach, Refused, TimedOut, Unproven, WithoutResult
 from entrypoints.settings import SettingsError
 
 
@@ -49,17 +49,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["xyz"], 2, "No such command 'xyz'"),
         (["users", "add"], 2, "Missing argument 'NAME'"),
         (["export"], 2, "Missing option '-o'"),
-        (["export", "-o", "x.csv", "--url", "nowhere"], 3, "'nowhere' is not the address of a service"),
+        (["export", "-o", "x.csv", "--url", "nowhere"], 2, "'nowhere' is not the address of a service"),
         (["export", "-o", "x.csv", "--token-file", "missing"], 1, "missing: No such file or directory"),
         (["export", "-o", "-", "--json"], 2, "cannot both go to standard output"),
         (["export", "-o", "missing/x.csv", "--token-file", "token"], 1, "missing/x.csv: No such file or directory"),
         (["export", "-o", ".", "--token-file", "token"], 1, ".: Is a directory"),
+        (["export", "-o", "x.csv"], 2, "there is no token, or what is given is none. Set FENCEPOST_TOKEN"),
+        (["export", "-o", ""], 2, "'--output': it must not be empty. See `fencepost export --help`."),
+        (["export", "-o", "x.csv", "--key", ""], 2, "'--key': it must not be empty"),
+        (
+            ["export", "-o", "x.csv", "--columns", "id,x"],
+            2,
+            "there is no column 'x'; there are",
+        ),
+        (["export", "-o", "x.csv", "--timeout", "nan"], 2, "'nan' is not a number of seconds from 0 to"),
+        (["export", "-o", "x.csv", "--patience", "1e300"], 2, "'1e300' is not a number of seconds from 0 to"),
         (["tasks", "import", "missing.csv"], 1, "missing.csv: No such file or directory"),
         (["tasks", "import", "tasks.xlsx"], 2, "'tasks.xlsx' does not say what it is; add --format"),
+        (["users", "list", "more"], 2, "unexpected extra argument (more). See `fencepost users list --help`."),
+        (["users", "list", "--database", ""], 2, "'--database': it must not be empty"),
         (["users", "list", "--database", "missing.db"], 3, "fencepost migrate"),
         (["users", "list", "--database", "token"], 3, "token"),
         (["tokens", "issue", "ada", "--scope", "all"], 2, "'all' is not one of"),
         (["up", "--port", "70000"], 2, "70000 is not in the range"),
+        (["up", "--workers", "two"], 2, "'two' is not a valid whole number"),
+        (["demo", "--input", "."], 1, ".: Is a directory"),
         (["demo", "--input", "missing.csv"], 1, "missing.csv: No such file or directory"),
         (["demo", "--input", "token"], 2, "must be a CSV file"),
         (["demo", "--input", "tasks.csv", "--output", "tasks.csv"], 2, "is the file that is imported"),
@@ -110,6 +124,34 @@ def test_a_reader_that_leaves_is_no_failure_to_tell_of(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_defect(closed: int, tmp_path: Path) -> None:
+    """What needs the stream fails as on any other that cannot be used, in one line; what does not is done."""
+    program = [sys.executable, "-P", "-m", "entrypoints.cli.main", "tasks", "import", "-", "--token-file", "token"]
+    (tmp_path / "token").write_text("fp_secret")
+    if closed > 0:
+        program[4:] = ["settings"]
+    shell = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *program]
+    ended = subprocess.run(shell, check=False, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    said = "" if closed == 2 else "fencepost: Bad file descriptor\n"
+    assert (ended.returncode, ended.stderr) == (int(closed != 2), said)
+
+
+@pytest.mark.parametrize("arguments", [["settings"], ["--help"]])
+def test_output_that_cannot_be_written_is_told_in_one_line(arguments: list[str], tmp_path: Path) -> None:
+    """A full disk behind standard output is not success, nor a traceback at exit."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "entrypoints.cli.main", *arguments],
+            check=False,
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (ended.returncode, ended.stderr) == (1, "fencepost: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -119,6 +161,7 @@ def test_a_reader_that_leaves_is_no_failure_to_tell_of(tmp_path: Path) -> None:
         (InvalidInput(InputError("name", "x")), 1),
         (NotFound("x"), 1),
         (StoreBusy("x"), 3),
+        (BadConnection("x"), 2),
         (BadKey("x"), 2),
         (Refused(Problem(title="x")), 1),
         (WithoutResult("x"), 1),

@@ -60,7 +60,7 @@ class TestExport:
         output = capsys.readouterr()
         assert output.out == ""
         assert f"Key: {service.received[0].headers['Idempotency-Key']}" in output.err
-        assert f"1 rows, {len(FILE)} bytes, sha256 {sha256(FILE).hexdigest()}" in output.err
+        assert f"1 row, {len(FILE)} bytes, sha256 {sha256(FILE).hexdigest()}" in output.err
         assert {request.headers["Authorization"] for request in service.received} == {"Bearer fp_secret"}
 
     def test_a_fresh_key_is_made_each_time(self, here: Path) -> None:
@@ -95,6 +95,12 @@ class TestExport:
             },
             {"csv": {"formula_protection": "none"}},
         ]
+
+    def test_an_empty_filter_is_passed_on(self, here: Path) -> None:
+        """It is the service's to refuse: to pass it over would export what the filter was to keep out."""
+        with scripted(SOUND) as service:
+            assert typed(service, here, "export", "-o", str(here / "out.csv"), "--due-after", "", "--timezone", "") == 0
+        assert msgspec.json.decode(service.received[0].body) == {"filter": {"due_after": ""}, "timezone": ""}
 
     @pytest.mark.parametrize(
         ("answer", "status", "can_go_on"),
@@ -206,7 +212,25 @@ class TestImport:
         said = capsys.readouterr().err
         assert "line 2, title: too long" in said
         assert "and 2 more" in said
+        assert "--on-error skip" in said
         assert "fencepost: Rows of the file were refused: what happened" in said
+
+    def test_a_fault_of_the_whole_file_is_told_once(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The refusal itself names all of them; no row can be left out to mend it."""
+        errors = [{"line": 1, "detail": "no column a"}, {"line": 1, "detail": "no column b"}]
+        with scripted({IMPORT: [a_problem(400, "The file was refused", errors=errors)]}) as service:
+            assert typed(service, here, "tasks", "import", str(here / "tasks.csv")) == 1
+        assert capsys.readouterr().err == "fencepost: The file was refused: what happened\n"
+
+    @pytest.mark.parametrize(("count", "said"), [(0, "0 tasks"), (1, "1 task"), (1234, "1,234 tasks")])
+    def test_tasks_are_counted_as_people_do(
+        self, here: Path, count: int, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """One is one task."""
+        report = Scripted(200, b'{"imported":%d,"refused":0,"refused_rows":[]}' % count)
+        with scripted({IMPORT: [report]}) as service:
+            assert typed(service, here, "tasks", "import", str(here / "tasks.csv")) == 0
+        assert capsys.readouterr().out == f"Imported {said}.\n"
 
     def test_standard_input_can_be_sent_again(
         self, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
