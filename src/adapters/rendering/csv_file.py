@@ -113,7 +113,10 @@ class ThreadedCsvRenderer:
     async def render(self, owner_id: OwnerId, parameters: ExportParameters) -> AsyncIterator[ThreadedRendering]:
         """Open a snapshot and begin to render it; leaving waits for the chunk that is being made, and no longer."""
         loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="rendering") as thread, ExitStack() as opened:
+        # Closed below and nowhere else: a context manager here would close it on the loop's thread when a second
+        # cancellation comes, while the snapshot is being read.
+        opened = ExitStack()
+        with ThreadPoolExecutor(1, thread_name_prefix="rendering") as thread:
 
             def begin() -> tuple[CsvFile, int]:
                 snapshot = opened.enter_context(self._snapshots.open(owner_id, parameters.filter))
@@ -123,6 +126,6 @@ class ThreadedCsvRenderer:
                 file, rows_total = await loop.run_in_executor(thread, begin)
                 yield ThreadedRendering(thread, file, rows_total=rows_total)
             finally:
-                # On the thread that used the connection, after whatever it still does; not cut short by a second
-                # cancellation, or the snapshot would stay open.
+                # On the thread that uses the connection, after whatever it still does there. Whoever cancels this
+                # waiting waits all the same: for the thread to end.
                 await asyncio.shield(loop.run_in_executor(thread, opened.close))

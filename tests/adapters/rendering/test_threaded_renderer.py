@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +14,14 @@ from adapters.rendering.csv_file import ThreadedCsvRenderer
 from adapters.sqlite import driver
 from adapters.sqlite.snapshots import SqliteTaskSnapshots
 from adapters.sqlite.store import SqliteStore
-from domain.account import User
+from domain.account import OwnerId, User
 from domain.errors import ResultTooLarge, StoreUnavailable
 from domain.export import Chunk
 from domain.parameters import Column, ExportParameters
 from domain.policies import Policies
+from domain.ports import TaskRow, TaskSnapshot
 from domain.task import TaskFilter, TaskStatus
+from tests.adapters.conformance.pauses import Pause
 from tests.adapters.conformance.steps import keep_tasks
 from tests.adapters.rendering.rows import read_back, written_by_csv_writer
 from tests.builders import a_task
@@ -187,6 +189,51 @@ async def test_a_second_cancellation_frees_thread_and_connection_too(renderer: T
         rendering.cancel()
         with pytest.raises(asyncio.CancelledError):
             await rendering
+
+
+class WatchedSnapshots:
+    """`TaskSnapshots` of one without a row, that stands still while it is read and notes how it is closed."""
+
+    def __init__(self) -> None:
+        self.pause = Pause()
+        self.snapshot_at = START
+        self.row_count = 0
+        self.closed_by: list[tuple[str, bool]] = []
+        self._is_read = False
+
+    @contextmanager
+    def open(self, owner_id: OwnerId, chosen: TaskFilter) -> Iterator[TaskSnapshot]:  # noqa: ARG002 - as the port has it
+        """Open the one."""
+        try:
+            yield self
+        finally:
+            self.closed_by.append((threading.current_thread().name, self._is_read))
+
+    def batches(self) -> Iterator[list[TaskRow]]:
+        """Yield no batch, once the test lets it go on."""
+        self._is_read = True
+        self.pause.here()
+        self._is_read = False
+        yield from ()
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 3])
+async def test_a_snapshot_is_closed_by_its_own_thread_once_it_is_not_read_any_more(
+    policies: Policies, owner: User, cancellations: int
+) -> None:
+    """However often whoever renders is cancelled: a connection that is closed under a query takes the process along."""
+    snapshots = WatchedSnapshots()
+    renderer = ThreadedCsvRenderer(snapshots, limits=policies.result)
+    rendering = asyncio.ensure_future(chunks_of_export(renderer, owner, DEFAULT))
+    await snapshots.pause.reached()
+    # From another thread, and later: the loop itself may wait for the reading one to end.
+    threading.Timer(0.2, snapshots.pause.go_on).start()
+    for _ in range(cancellations):
+        rendering.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await rendering
+    assert snapshots.closed_by == [("rendering_0", False)]
 
 
 @pytest.mark.parametrize("limit", ["max_rows", "max_bytes"])
