@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from adapters.sqlite import driver, statements
+from adapters.sqlite.rows import fact
 from domain.account import ApiToken, OwnerId, Principal, Scope, TokenId, User
 from domain.errors import NameTaken
 from domain.instants import Instant
@@ -23,21 +24,21 @@ class SqliteUsers:
             row = self._connection.execute(SQL["add_user"], {"name": name, "now": self._now}).fetchone()
         except driver.IntegrityError as error:
             raise NameTaken(f"there is a user {name!r} already") from error
-        return User(*row)
+        return fact(User, row)
 
     def find(self, name: str) -> User | None:
         """Return the user of that name."""
         row = self._connection.execute(SQL["find_user"], {"name": name}).fetchone()
-        return User(*row) if row else None
+        return fact(User, row) if row else None
 
     def get(self, owner_id: OwnerId) -> User | None:
         """Return the user of that id."""
         row = self._connection.execute(SQL["get_user"], {"id": owner_id}).fetchone()
-        return User(*row) if row else None
+        return fact(User, row) if row else None
 
     def all(self) -> list[User]:
         """Return every user, by name."""
-        return [User(*row) for row in self._connection.execute(SQL["all_users"])]
+        return [fact(User, row) for row in self._connection.execute(SQL["all_users"])]
 
     def set_disabled(self, owner_id: OwnerId, *, at: Instant | None) -> None:
         """Disable the user as of `at`, or enable with None."""

@@ -6,16 +6,15 @@ from msgspec import structs
 from msgspec.json import encode
 
 from adapters.sqlite import driver, statements
+from adapters.sqlite.rows import fact
 from domain.account import OwnerId
 from domain.errors import StaleVersion
-from domain.export import ErrorCode, ExportJob, HistoryEntry, JobId, JobStatus
+from domain.export import ExportJob, HistoryEntry, JobId, JobStatus
 from domain.instants import LATEST, Instant
 from domain.lifecycle import Transition
 from domain.pages import Position
 
 SQL: Final = statements.load("exports")
-_JOB_FIELDS: Final = tuple(field.name for field in structs.fields(ExportJob))
-_ENTRY_FIELDS: Final = tuple(field.name for field in structs.fields(HistoryEntry))
 _END: Final = Position(Instant(LATEST + 1), "")
 # How many jobs whose backoff is over one claim puts in line: more than it takes, so that none waits for long.
 _DUE_AT_ONCE: Final = 16
@@ -53,18 +52,18 @@ class SqliteExportJobs:
     def get(self, job_id: JobId) -> ExportJob | None:
         """Return the job whoever owns it."""
         row = self._connection.execute(SQL["get_job"], {"id": job_id}).fetchone()
-        return _job(row) if row else None
+        return fact(ExportJob, row) if row else None
 
     def find(self, owner_id: OwnerId, job_id: str) -> ExportJob | None:
         """Return the owner's job."""
         row = self._connection.execute(SQL["find_job"], {"owner_id": owner_id, "id": job_id}).fetchone()
-        return _job(row) if row else None
+        return fact(ExportJob, row) if row else None
 
     def find_by_key(self, owner_id: OwnerId, request_key: str) -> ExportJob | None:
         """Return the owner's job that was asked for under this key."""
         bindings = {"owner_id": owner_id, "request_key": request_key}
         row = self._connection.execute(SQL["find_job_by_key"], bindings).fetchone()
-        return _job(row) if row else None
+        return fact(ExportJob, row) if row else None
 
     def page(
         self, owner_id: OwnerId, status: frozenset[JobStatus], *, before: Position | None, limit: int
@@ -78,12 +77,12 @@ class SqliteExportJobs:
             "before_id": position.id,
             "limit": limit,
         }
-        return [_job(row) for row in self._connection.execute(SQL["page_jobs"], bindings)]
+        return [fact(ExportJob, row) for row in self._connection.execute(SQL["page_jobs"], bindings)]
 
     def history(self, job_id: JobId) -> list[HistoryEntry]:
         """Return every saved change of the job, oldest first."""
         rows = self._connection.execute(SQL["history"], {"job_id": job_id})
-        return [_entry(row) for row in rows]
+        return [fact(HistoryEntry, row) for row in rows]
 
     def _count_running(self, before: ExportJob | None, after: ExportJob) -> None:
         # A claim of a job whose lease is dead changes nothing: it had its place among the running ones already.
@@ -125,7 +124,7 @@ class SqliteExportQueue:
             "limit": limit,
         }
         return [
-            _job(row)
+            fact(ExportJob, row)
             for name in ("dead_leases", "frozen_leases", "next_in_line")
             for row in self._connection.execute(SQL[name], bindings).fetchall()
         ][:limit]
@@ -140,17 +139,3 @@ class SqliteExportQueue:
 def _join_line(connection: driver.Connection, owner_id: OwnerId) -> None:
     turn_now = connection.execute(SQL["turn_now"]).fetchone()[0]
     connection.execute(SQL["join_line"], {"owner_id": owner_id, "turn_now": turn_now})
-
-
-def _job(row: tuple[Any, ...]) -> ExportJob:
-    job = dict(zip(_JOB_FIELDS, row, strict=True))
-    job["status"] = JobStatus(job["status"])
-    if job["last_error_code"] is not None:
-        job["last_error_code"] = ErrorCode(job["last_error_code"])
-    return ExportJob(**job)
-
-
-def _entry(row: tuple[Any, ...]) -> HistoryEntry:
-    entry = dict(zip(_ENTRY_FIELDS, row, strict=True))
-    entry["status"] = JobStatus(entry["status"])
-    return HistoryEntry(**entry)

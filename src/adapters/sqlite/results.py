@@ -5,6 +5,7 @@ from typing import Final
 from msgspec import structs
 
 from adapters.sqlite import driver, statements
+from adapters.sqlite.rows import fact
 from domain.errors import StaleVersion
 from domain.export import Chunk, ExportResult, GoneReason, JobId, Progress, Staged
 from domain.instants import Instant
@@ -31,10 +32,7 @@ class SqliteExportResults:
     def find(self, job_id: JobId) -> ExportResult | None:
         """Return the job's result, gone or not."""
         row = self._connection.execute(SQL["find_result"], {"job_id": job_id}).fetchone()
-        if row is None:
-            return None
-        result = ExportResult(**dict(zip(ExportResult.__struct_fields__, row, strict=True)))
-        return structs.replace(result, gone_reason=GoneReason(result.gone_reason)) if result.gone_reason else result
+        return fact(ExportResult, row) if row else None
 
     def mark_gone(self, job_id: JobId, *, reason: GoneReason) -> None:
         """Make the result unreadable as of now, and hand its chunks to the sweep."""
@@ -71,16 +69,16 @@ class SqliteResultStore:
     def progress(self, attempt: Attempt) -> Progress | None:
         """Return how many rows of how many the attempt has staged."""
         row = self._connection.execute(SQL["progress"], _key(attempt)).fetchone()
-        return Progress(*row) if row else None
+        return fact(Progress, row) if row else None
 
     def read(self, attempt: Attempt, seq: int) -> Chunk | None:
         """Return one chunk as it is stored."""
         row = self._connection.execute(SQL["read_chunk"], _key(attempt) | {"seq": seq}).fetchone()
-        return Chunk(**dict(zip(Chunk.__struct_fields__, row, strict=True))) if row else None
+        return fact(Chunk, row) if row else None
 
     def lost(self, *, limit: int) -> list[Attempt]:
         """Return attempts whose bytes no one can need."""
-        return [Attempt(*row) for row in self._connection.execute(SQL["lost_attempts"], {"limit": limit})]
+        return [fact(Attempt, row) for row in self._connection.execute(SQL["lost_attempts"], {"limit": limit})]
 
     def delete(self, attempt: Attempt, *, limit: int) -> bool:
         """Delete up to `limit` chunks of the attempt; tell whether none is left."""

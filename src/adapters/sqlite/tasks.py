@@ -7,12 +7,13 @@ from msgspec import structs
 from msgspec.json import encode
 
 from adapters.sqlite import driver, statements
+from adapters.sqlite.rows import fact
 from domain.account import OwnerId
 from domain.errors import NotFound
 from domain.instants import EARLIEST, Instant
 from domain.pages import Position
 from domain.ports import KeyedOutcome
-from domain.task import Task, TaskFilter, TaskStatus
+from domain.task import Task, TaskFilter
 
 SQL: Final = statements.load("tasks")
 _START: Final = Position(Instant(EARLIEST - 1), "")
@@ -38,7 +39,7 @@ class SqliteTasks:
     def find(self, owner_id: OwnerId, task_id: str) -> Task | None:
         """Return the owner's task."""
         row = self._connection.execute(SQL["find_task"], {"owner_id": owner_id, "id": task_id}).fetchone()
-        return _task(row) if row else None
+        return fact(Task, row) if row else None
 
     def page(self, owner_id: OwnerId, chosen: TaskFilter, *, after: Position | None, limit: int) -> list[Task]:
         """Return up to `limit` of the owner's tasks, in order, from after the position."""
@@ -48,7 +49,7 @@ class SqliteTasks:
             "after_id": position.id,
             "limit": limit,
         }
-        return [_task(row) for row in self._connection.execute(SQL["page_tasks"], bindings)]
+        return [fact(Task, row) for row in self._connection.execute(SQL["page_tasks"], bindings)]
 
     def save(self, before: Task, after: Task) -> bool:
         """Replace the task if its stored version is still that of `before`."""
@@ -75,11 +76,6 @@ def filter_bindings(owner_id: OwnerId, chosen: TaskFilter) -> dict[str, Any]:
     }
 
 
-def _task(row: tuple[Any, ...]) -> Task:
-    task_id, owner_id, title, description, status, *rest = row
-    return Task(task_id, owner_id, title, description, TaskStatus(status), *rest)
-
-
 class SqliteIdempotencyKeys:
     """`IdempotencyKeys` in SQLite."""
 
@@ -91,7 +87,7 @@ class SqliteIdempotencyKeys:
         """Return the outcome that this key came to."""
         bindings = {"owner_id": owner_id, "route": route, "request_key": request_key}
         row = self._connection.execute(SQL["find_outcome"], bindings).fetchone()
-        return KeyedOutcome(*row) if row else None
+        return fact(KeyedOutcome, row) if row else None
 
     def add(self, outcome: KeyedOutcome) -> None:
         """Keep an outcome, as of now."""
