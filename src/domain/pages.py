@@ -14,9 +14,14 @@ class Listed(Protocol):
     """Something that has a place in a list."""
 
     @property
-    def created_at(self) -> Instant: ...  # noqa: D102 - the names say it, here and below
+    def created_at(self) -> Instant:
+        """By which the list is ordered."""
+        ...
+
     @property
-    def id(self) -> str: ...  # noqa: D102
+    def id(self) -> str:
+        """What orders those of one instant."""
+        ...
 
 
 L = TypeVar("L", bound=Listed)
