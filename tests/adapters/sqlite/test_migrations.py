@@ -113,24 +113,19 @@ def test_running_jobs_are_counted_by_owner_when_a_database_is_brought_up(tmp_pat
 
 def add_job(connection: driver.Connection, owner: int, number: int, *, runs: bool) -> None:
     """Add a job that is queued, or running, to a database of the first schema."""
-    columns = {
-        "id": f"{owner}-{number}".ljust(36),
-        "owner_user_id": owner,
-        "request_key": str(number),
-        "parameters_json": "{}",
-        "parameters_digest": "",
-        "status": "running" if runs else "queued",
-        "version": 1,
-        "in_line": int(not runs),
-        "created_at": 0,
-        "available_at": 0,
-        "deadline_at": 0,
-        "attempt_count": int(runs),
-        "excused_count": 0,
-        "max_attempts": 3,
-    } | ({"lease_token": "t", "lease_until": 1, "worker_id": "w"} if runs else {})
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    connection.execute(f"INSERT INTO export_jobs ({names}) VALUES ({marks})", list(columns.values()))
+    connection.execute(
+        """
+        INSERT INTO export_jobs (
+            id, owner_user_id, request_key, parameters_json, parameters_digest, status, version, in_line, created_at,
+            available_at, deadline_at, attempt_count, excused_count, max_attempts, lease_token, lease_until, worker_id
+        )
+        VALUES (
+            printf('%036d', :id), :owner, :id, '{}', '', iif(:runs, 'running', 'queued'), 1, NOT :runs, 0, 0, 0, :runs,
+            0, 3, iif(:runs, 'token', NULL), iif(:runs, 1, NULL), iif(:runs, 'worker', NULL)
+        )
+        """,
+        {"id": owner * 10 + number, "owner": owner, "runs": runs},
+    )
 
 
 # ── Files that are not what they should be ────────────────────────────────────────────────────────────────────────────
