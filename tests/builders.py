@@ -119,6 +119,7 @@ def a_rendered_file(chunks: list[Chunk], *, snapshot_at: Instant = START) -> Ren
     payload = b"".join(chunk.payload for chunk in chunks)
     whole = GZIP_HEADER + payload + gzip_trailer(crc32=crc32(plain), byte_count=len(plain))
     return RenderedFile(
+        media_type="text/csv; charset=utf-8; header=present",
         staged=Staged(len(chunks), len(plain), sum(chunk.row_count for chunk in chunks), len(payload)),
         digests=Digests(sha256=sha256(plain).hexdigest(), gzip_sha256=sha256(whole).hexdigest(), crc32=crc32(plain)),
         formula_escaped_count=0,
@@ -131,7 +132,7 @@ def a_result(job_id: JobId, file: RenderedFile, *, attempt: int = 1, **members: 
     result = ExportResult(
         job_id=job_id,
         attempt=attempt,
-        content_type="text/csv; charset=utf-8; header=present",
+        content_type=file.media_type,
         chunk_count=file.staged.chunk_count,
         byte_count=file.staged.byte_count,
         sha256=file.digests.sha256,

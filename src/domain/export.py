@@ -168,6 +168,7 @@ class Digests(Struct, frozen=True, kw_only=True):
 class RenderedFile(Struct, frozen=True, kw_only=True):
     """What is known of a whole file once its last chunk was made: what a completing attempt has to have staged."""
 
+    media_type: str
     staged: Staged
     digests: Digests
     formula_escaped_count: int

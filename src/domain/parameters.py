@@ -17,6 +17,10 @@ class ExportFormat(StrEnum):
     CSV = "csv"
 
 
+# RFC 4180, section 3: every file begins with a header line, and says so.
+MEDIA_TYPES: Final = {ExportFormat.CSV: "text/csv; charset=utf-8; header=present"}
+
+
 class Column(StrEnum):
     """A member of a task, as a column of the file."""
 

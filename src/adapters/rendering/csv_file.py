@@ -13,7 +13,7 @@ from domain.account import OwnerId
 from domain.errors import ResultTooLarge
 from domain.export import Chunk, Digests, RenderedFile, Staged
 from domain.gzip_member import GZIP_HEADER, deflated, gzip_trailer
-from domain.parameters import ExportParameters
+from domain.parameters import MEDIA_TYPES, ExportParameters
 from domain.policies import ResultPolicy
 from domain.ports import TaskSnapshot, TaskSnapshots
 
@@ -30,6 +30,7 @@ class CsvFile:
         if snapshot.row_count > limits.max_rows:
             raise ResultTooLarge(f"{snapshot.row_count:,} rows, and {limits.max_rows:,} are allowed")
         self._snapshot = snapshot
+        self._media_type = MEDIA_TYPES[parameters.format]
         self._rows = CsvRows(parameters)
         self._limits = limits
         self._sha256, self._gzip_sha256, self._crc32 = sha256(), sha256(GZIP_HEADER), 0
@@ -74,6 +75,7 @@ class CsvFile:
         whole = self._gzip_sha256.copy()
         whole.update(gzip_trailer(crc32=self._crc32, byte_count=self._byte_count))
         return RenderedFile(
+            media_type=self._media_type,
             staged=Staged(self._chunk_count, self._byte_count, self._row_count, self._payload_byte_count),
             digests=Digests(sha256=self._sha256.hexdigest(), gzip_sha256=whole.hexdigest(), crc32=self._crc32),
             formula_escaped_count=self._rows.formula_escaped_count,

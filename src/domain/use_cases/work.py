@@ -39,7 +39,6 @@ from domain.use_cases.accounts import owner_is_enabled
 # waiting job of each owner, so a claim looks again after it ended some; the bound keeps the write lock short.
 _CANDIDATES: Final = 8
 _MOST_ENDED: Final = 32
-CONTENT_TYPE: Final = "text/csv; charset=utf-8; header=present"
 
 
 class Holder(Discreet, frozen=True):
@@ -144,7 +143,7 @@ def complete_export(uow: UnitOfWork, holder: Holder, file: RenderedFile, *, poli
         ExportResult(
             job_id=holder.job_id,
             attempt=holder.attempt,
-            content_type=CONTENT_TYPE,
+            content_type=file.media_type,
             chunk_count=file.staged.chunk_count,
             byte_count=file.staged.byte_count,
             sha256=file.digests.sha256,

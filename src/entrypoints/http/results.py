@@ -18,9 +18,9 @@ from domain.errors import ChunkDamaged, Refusal, ResultUnavailable
 from domain.export import ExportResult
 from domain.gzip_member import GZIP_HEADER, gzip_trailer
 from domain.instants import format_instant
+from domain.parameters import MEDIA_TYPES, ExportFormat
 from domain.ports import Bulkhead
 from domain.use_cases.exports import delete_result, open_result, read_chunk
-from domain.use_cases.work import CONTENT_TYPE
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import Answer, FileAnswer
 from entrypoints.http.headers import accepts_gzip, etag
@@ -152,7 +152,7 @@ _SEND: Final = _operation(
         Reply(
             status=200,
             description="The file.",
-            media_type=CONTENT_TYPE,
+            media_type=MEDIA_TYPES[ExportFormat.CSV],
             example=_FILE_EXAMPLE,
             headers=("ETag", "Repr-Digest", "Content-Disposition", "Content-Length", "Vary"),
             optional_headers=("Content-Encoding",),
