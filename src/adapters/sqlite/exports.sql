@@ -147,9 +147,6 @@ ON CONFLICT (owner_user_id) DO UPDATE SET running_count = running_count + 1;
 UPDATE owner_lines SET running_count = running_count - 1 WHERE owner_user_id = :owner_id;
 
 -- name: turn_now
--- The first entry of owner_lines_waiting, else the last of owner_lines_by_turn: the turn that is being served.
-SELECT coalesce(
-    (SELECT turn FROM owner_lines WHERE waiting_count > 0 ORDER BY turn LIMIT 1),
-    (SELECT turn FROM owner_lines ORDER BY turn DESC LIMIT 1),
-    0
-);
+-- The last entry of owner_lines_by_turn: the turn that is being served, or the one after it. Not the first that waits:
+-- an owner at the running limit is passed over, and whoever joined at so old a turn would be served before all others.
+SELECT coalesce((SELECT turn FROM owner_lines ORDER BY turn DESC LIMIT 1), 0);

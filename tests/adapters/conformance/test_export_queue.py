@@ -233,6 +233,21 @@ async def test_whoever_was_alone_owes_nothing(store: Store, owner: User, neighbo
     assert all(Counter(order[place : place + 2]) == {owner.id: 1, neighbour.id: 1} for place in (0, 2))
 
 
+async def test_whoever_comes_while_another_is_at_the_limit_takes_only_turns(
+    store: Store, owner: User, neighbour: User
+) -> None:
+    """An owner who is passed over falls behind all others; who comes then does not begin as far behind."""
+    blocked = await store.write(lambda uow: uow.users.add("Cy"))
+    await wait_in_line(store, blocked, range(1, 4))
+    for number in (1, 2):
+        await store.write(apply, JobId(an_id(number)), claiming)
+    await wait_in_line(store, owner, range(101, 151))
+    assert await served(store, 30) == [owner.id] * 30
+    await wait_in_line(store, neighbour, range(201, 221))
+    order = await served(store, 20)
+    assert all(Counter(order[place : place + 2]) == {owner.id: 1, neighbour.id: 1} for place in range(0, 20, 2))
+
+
 async def test_a_job_in_backoff_is_offered_when_it_is_due_and_not_before(
     store: Store, owner: User, clock: ManualClock
 ) -> None:

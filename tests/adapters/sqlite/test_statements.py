@@ -30,7 +30,6 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("next_in_line", "SCAN owner_lines USING INDEX owner_lines_waiting"): "ends at the limit: owners in turn",
     ("next_in_line", "SCAN waiting"): "what the limited step before it found",
     ("next_in_line", "USE TEMP B-TREE FOR ORDER BY"): "sorts no more than the limit",
-    ("turn_now", "SCAN owner_lines USING INDEX owner_lines_waiting"): "ends at the first entry",
     ("turn_now", "SCAN owner_lines USING COVERING INDEX owner_lines_by_turn"): "ends at the first entry",
     ("lost_attempts", "SCAN unpublished"): "a table of what is being staged or waits for the sweep: a handful",
 }
