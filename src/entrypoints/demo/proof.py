@@ -150,8 +150,7 @@ def _prove(plan: Plan, connection: ClientSettings, tell: Callable[[str], None], 
                 options={"on_error": plan.on_error, "formula_protection": "none"},
             )
         imported_at = clock.now()
-        rows = "1 row" if imported.imported == 1 else f"{imported.imported:,} rows"
-        tell(f"Imported {rows} of {plan.source}, refused {imported.refused:,}.")
+        tell(f"Imported {_rows(imported.imported)} of {plan.source}, refused {imported.refused:,}.")
         submitted_at = clock.now()
         export = client.create_export({"columns": list(COLUMNS)}, key=client.new_key())
         accepted_at = clock.now()
@@ -189,7 +188,7 @@ def _moments_of(export: Export, result: ResultFile) -> list[Moment]:
     finished_at, snapshot_at = _instant(export.finished_at), _instant(result.snapshot_at)
     return [
         Moment("claimed", _instant(export.started_at), f"attempt {export.attempt_count}"),
-        Moment("snapshot", snapshot_at, f"{result.rows:,} rows"),
+        Moment("snapshot", snapshot_at, _rows(result.rows)),
         Moment("committed", finished_at, f"{result.bytes:,} bytes, {_pace(result.rows, finished_at - snapshot_at)}"),
     ]
 
@@ -212,7 +211,7 @@ def _checks(imported: Imported, result: ResultFile, downloaded: _Downloaded, com
         ),
         Check(
             holds=comparison.row_count == result.rows == imported.imported,
-            said=f"{comparison.row_count:,} rows in the file, {result.rows:,} promised, {imported.imported:,} imported",
+            said=f"{_rows(comparison.row_count)} in the file, {result.rows:,} promised, {imported.imported:,} imported",
         ),
         Check(
             holds=comparison.escaped_count == result.formula_escaped_cells,
@@ -220,14 +219,18 @@ def _checks(imported: Imported, result: ResultFile, downloaded: _Downloaded, com
         ),
         Check(
             holds=len(refused) == imported.refused and all(row.reason for row in refused),
-            said=f"{imported.refused:,} rows refused, {len(refused):,} accounted for by line and reason",
+            said=f"{_rows(imported.refused)} refused, {len(refused):,} accounted for by line and reason",
         ),
         Check(
             holds=not comparison.differences,
-            said=f"{comparison.equal_count:,} rows equal by an independent comparison"
+            said=f"{_rows(comparison.equal_count)} equal by an independent comparison"
             + (f": {some_of(comparison.differences)}" if comparison.differences else ""),
         ),
     ]
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _pace(count: int, milliseconds: int) -> str:

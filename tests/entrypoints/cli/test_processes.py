@@ -66,13 +66,20 @@ class TestDemo:
         return ended.returncode, ended.stdout, ended.stderr
 
     def test_every_row_is_kept_or_named(self, settings: Settings, tmp_path: Path) -> None:
-        """Fifty-nine awkward rows come back equal, one is refused by line and reason, and no trace is left."""
+        """Fifty-nine awkward rows come back equal, one is refused by line and reason, and no trace is left.
+
+        Beside that, nothing is told but that the service is up and what was imported: no log, of ours or of a library.
+        """
         status, output, errors = self.run(settings, tmp_path, "--on-error", "skip")
         assert status == 0, output + errors
         assert "59 rows equal by an independent comparison" in output
         assert "line 105, due_at: outside the range" in output
         assert "Everything held." in output
         assert "FAILED" not in output
+        assert re.sub(r":\d+", ":PORT", errors).splitlines() == [
+            "API and worker are up, http://127.0.0.1:PORT, on a temporary database.",
+            f"Imported 59 rows of {EDGE}, refused 1.",
+        ]
         assert (tmp_path / "out.csv").stat().st_size > 70_000
 
     def test_a_faulty_file_is_refused_whole(self, settings: Settings, tmp_path: Path) -> None:
@@ -97,13 +104,18 @@ class TestUp:
             assert service.ended() == 0, service.lines
 
     def test_the_printed_lines_work_as_printed(self, settings: Settings, tmp_path: Path) -> None:
-        """Pasted together they leave the file; Ctrl-C leaves no process; a second start keeps tasks, not tokens."""
+        """Pasted together they leave the file; Ctrl-C leaves no process; a second start keeps tasks, not tokens.
+
+        No log stands between them, neither the service's own nor a library's.
+        """
         assert shutil.which("curl"), "this test runs the lines that are printed for people, and they use curl"
         with self.started(settings, tmp_path) as service:
             first = self.pasted(service, tmp_path)
             assert first.returncode == 0, first
             assert '"status":' in first.stdout
             assert "tasks.csv: " in first.stdout
+            assert service.lines == []
+            assert f"kept in {settings.database}." in "".join(service.output)
             assert (tmp_path / "tasks.csv").read_text().count("'=SUM(A1:A9)") == 1
             earlier_token = self.token(service)
             assert len(processes_that_know(tmp_path)) == 3
