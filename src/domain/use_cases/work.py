@@ -25,10 +25,10 @@ from domain.lifecycle import (
     Release,
     Transition,
     advance,
+    budget_is_spent,
     deadline_has_passed,
     holds,
     require_holding,
-    used_attempts,
 )
 from domain.parameters import ExportParameters
 from domain.policies import LeasePolicy, Policies
@@ -79,11 +79,10 @@ def claim_export(uow: UnitOfWork, *, worker_id: str, lease_token: LeaseToken, le
         if not candidates:
             break
         for job in candidates:
-            if deadline_has_passed(job, event) or used_attempts(job) >= job.max_attempts:
-                uow.exports.save(advance(job, Expire(now=uow.now, longest_lease=lease.longest_lease)))
-                ended_count += 1
-                continue
-            return _saved(uow, advance(job, event))
+            if not (deadline_has_passed(job, event) or budget_is_spent(job, event)):
+                return _saved(uow, advance(job, event))
+            uow.exports.save(advance(job, Expire(now=uow.now, longest_lease=lease.longest_lease)))
+            ended_count += 1
     return None
 
 
