@@ -158,8 +158,10 @@ async def what_is_stored(
     def look(uow: UnitOfWork) -> tuple[list[ExportJob], list[list[HistoryEntry]], list[ExportJob]]:
         jobs = uow.exports.page(owner.id, frozenset(), before=None, limit=99)
         histories = [uow.exports.history(job.id) for job in jobs]
-        return jobs, histories, uow.queue.candidates(
-            longest_lease_until=Instant(START + 120_000), running_limit=9, limit=9
+        return (
+            jobs,
+            histories,
+            uow.queue.candidates(longest_lease_until=Instant(START + 120_000), running_limit=9, limit=9),
         )
 
     return await store.write(look)
