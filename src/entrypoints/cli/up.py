@@ -108,7 +108,8 @@ Ask for an export, read how it stands, download it: paste these three lines into
 
 {lines}
 
-Tasks and exports are kept in {database}. Ctrl-C stops the service once what it began is done.
+Tasks and exports are kept in {database}. Ctrl-C stops the service once what it began is done;
+once more, at once.
 """
 
 
@@ -118,8 +119,9 @@ def _commands(*, url: str, links_from: str, token: str, key: str) -> tuple[str, 
     ask = f"curl -sS -o /dev/null -D - -X POST {bearer} -H 'Idempotency-Key: {key}' -H 'Content-Type: application/json'"
     location = "sed -n 's/^[Ll]ocation: //p' | tr -d '\\r'"
     export = f"{links_from}$LOCATION"
-    # Until the file is there the answer is a 409 that says when to come back, which curl does, and need not tell.
-    fetch = "curl -sf --retry 20 --retry-all-errors"
+    # Until the file is there the answer is a 409 that says when to come back, which curl does, and need not tell; what
+    # is refused for good, as a token of an earlier start is, looks the same to it, and must not keep a person waiting.
+    fetch = "curl -sf --retry 20 --retry-max-time 60 --retry-all-errors"
     return (
         f"LOCATION=$({ask} -d '{{}}' {url}/v1/exports | {location})",
         f"curl -sS {bearer} \"{export}\" -w '\\n'",
