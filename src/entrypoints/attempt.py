@@ -28,6 +28,7 @@ from domain.use_cases.work import (
     was_committed,
 )
 from entrypoints.bootstrap import Application
+from entrypoints.resting import rest
 from entrypoints.telemetry import LogEvent, evidence_of, logger
 
 log = logger()
@@ -180,11 +181,7 @@ class AttemptRun:
         if self._drain_ends is not None:
             await asyncio.sleep(seconds)
             return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
+        await rest(seconds, unless=self._stopping)
 
     # ── The end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

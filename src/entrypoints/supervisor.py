@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from domain.ports import Randomness
 from entrypoints.bootstrap import migrate_database, system_randomness
 from entrypoints.listening import authority, listen, reachable
+from entrypoints.resting import rest
 from entrypoints.settings import Settings
 from entrypoints.telemetry import LogEvent, configure, logger
 
@@ -194,7 +195,7 @@ class Supervisor:
                 kept.failures, kept.has_been_healthy = 0, True
             if was_replaced:
                 continue
-            await self._rest(self._after_death(kept, status))
+            await rest(self._after_death(kept, status), unless=self._stopping)
 
     async def _live(self, kept: _Kept) -> int:
         """Start the child and wait until it ends; return its exit status, negative for a signal."""
@@ -265,18 +266,11 @@ class Supervisor:
 
     async def _announce(self) -> None:
         while not await _answers_ready(self._address):
-            await self._rest(_READY_AGAIN_SECONDS)
+            await rest(_READY_AGAIN_SECONDS, unless=self._stopping)
             if self._stopping.is_set():
                 return
         log.info(LogEvent.SERVICE_READY, url=self._url)
         self._on_ready(self._url)
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
 
     # ── Signals ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -22,6 +22,7 @@ from domain.use_cases.imports import sweep_imports
 from domain.use_cases.work import claim_export, has_work, sweep_lost_attempts
 from entrypoints.attempt import AttemptRun, Outcome, StuckAttemptError
 from entrypoints.bootstrap import Application, assemble
+from entrypoints.resting import rest
 from entrypoints.settings import Settings
 from entrypoints.telemetry import LogEvent, configure, evidence_of, logger
 
@@ -54,7 +55,7 @@ class Worker:
         with bound_contextvars(worker_id=self._worker_id):
             log.info(LogEvent.WORKER_STARTED)
             while not self._stopping.is_set():
-                await self._rest(await self._turn())
+                await rest(await self._turn(), unless=self._stopping)
             log.info(LogEvent.WORKER_STOPPED)
 
     async def process_next(self) -> Outcome | None:
@@ -131,13 +132,6 @@ class Worker:
             log.info(LogEvent.SWEEP_DONE, batches=self._swept_count)
             self._swept_count = 0
         return more
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
 
 
 async def run_worker(settings: Settings, *, worker_id: str | None = None) -> None:
