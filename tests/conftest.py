@@ -10,7 +10,9 @@ from hypothesis import settings
 from adapters.sqlite import migrate
 from adapters.sqlite.store import SqliteStore
 from domain.account import User
+from domain.admission import AdmissionPolicy
 from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.rate import RatePolicy
 from domain.use_cases.accounts import add_user
 from tests.fakes import ManualClock, SequentialRandomness
 
@@ -40,7 +42,10 @@ def randomness() -> SequentialRandomness:
 
 @pytest.fixture
 def policies() -> Policies:
-    """Rules in round figures: a lease of a minute, three attempts, two seconds of backoff, an hour to the deadline."""
+    """Rules in round figures: a lease of a minute, three attempts, two seconds of backoff, an hour to the deadline.
+
+    What is accepted is not limited: a test that is about limits states its own.
+    """
     return Policies(
         lease=LeasePolicy(lease=timedelta(minutes=1), longest_lease=timedelta(minutes=2), running_per_owner=10),
         retry=RetryPolicy(
@@ -51,6 +56,15 @@ def policies() -> Policies:
             default=timedelta(hours=1), shortest=timedelta(seconds=10), longest=timedelta(hours=24)
         ),
         result=ResultPolicy(max_rows=100_000, max_bytes=64 << 20, retention=timedelta(days=7)),
+        admission=AdmissionPolicy(
+            max_pending=100_000,
+            oldest_age=timedelta(days=60),
+            max_database_bytes=1 << 40,
+            min_free_bytes=0,
+            active_per_owner=100_000,
+            assumed=timedelta(seconds=2),
+        ),
+        requests=RatePolicy(quota=1_000, window_seconds=10),
     )
 
 

@@ -6,6 +6,12 @@ Refusal
 ├── NameTaken                     a user of that name exists
 ├── StaleVersion                  the caller's copy is not the current one
 ├── IdempotencyConflict           the key was used for something else
+├── LimitReached                  what was asked for may be had later
+│   ├── QuotaExceeded             the owner's own exports
+│   └── AdmissionRefused          no new export of anyone's is accepted now
+│       ├── QueueFull             as many exports wait as can be finished
+│       ├── QueueTooOld           those that wait have waited for too long
+│       └── StorageBudgetReached  the database or its volume is as full as it may be
 ├── ResultUnavailable
 │   ├── ExportNotReady            not yet terminal
 │   ├── ExportEndedWithoutResult  failed or cancelled
@@ -27,6 +33,8 @@ Refusal
 │   └── OutcomeUnknown            the commit reported an error: it may have happened
 └── ChunkDamaged                  stored bytes do not match their digest
 """
+
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -74,6 +82,38 @@ class IdempotencyConflict(Refusal):
     def __init__(self, *, members: tuple[str, ...]) -> None:
         super().__init__(f"this key was used with another {', '.join(members)}")
         self.members = members
+
+
+class LimitReached(Refusal):
+    """What was asked for may be had later. `limit` names the limit, `retry_after` is when to ask again at the earliest.
+
+    Nothing was stored: the same request, under the same key, can be sent again.
+    """
+
+    def __init__(self, *, limit: str, retry_after: timedelta) -> None:
+        super().__init__(f"the limit {limit} is reached")
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class QuotaExceeded(LimitReached):
+    """The owner has as many active exports as one owner may have."""
+
+
+class AdmissionRefused(LimitReached):
+    """No new export is accepted now, whoever asks; what was accepted before goes on."""
+
+
+class QueueFull(AdmissionRefused):
+    """As many exports wait as can be finished."""
+
+
+class QueueTooOld(AdmissionRefused):
+    """The exports that wait have waited for too long."""
+
+
+class StorageBudgetReached(AdmissionRefused):
+    """The database, or the volume on which it lies, is as full as it may become."""
 
 
 class ResultUnavailable(Refusal):

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from domain.admission import AdmissionPolicy
 from domain.errors import (
     EnvironmentFailure,
     InvalidParameters,
@@ -16,6 +17,7 @@ from domain.errors import (
 )
 from domain.export import ErrorCode, Failure, FailureKind
 from domain.instants import Instant, later
+from domain.rate import RatePolicy
 
 
 class LeasePolicy(Struct, frozen=True):
@@ -125,6 +127,8 @@ class Policies(Struct, frozen=True):
     breaker: BreakerPolicy
     deadline: DeadlinePolicy
     result: ResultPolicy
+    admission: AdmissionPolicy
+    requests: RatePolicy
 
 
 # First match wins; what no row matches is a defect of ours. The rows are exhaustive by that last line.

@@ -12,6 +12,7 @@ from typing import BinaryIO, Concatenate, ParamSpec, Protocol, TypeVar
 from msgspec import Struct
 
 from domain.account import ApiToken, OwnerId, Principal, TokenId, User
+from domain.admission import Drained
 from domain.export import (
     Chunk,
     ExportJob,
@@ -237,6 +238,44 @@ class ExportQueue(Protocol):
         ...
 
 
+class ExportLoad(Protocol):
+    """How much waits and how fast it is done. Each count visits no more rows than `most`, whatever there is."""
+
+    def pending(self, *, most: int) -> int:
+        """Return how many jobs are queued, those in backoff included, counted up to `most`."""
+        ...
+
+    def active(self, owner_id: OwnerId, *, most: int) -> int:
+        """Return how many of the owner's jobs have not ended, counted up to `most`."""
+        ...
+
+    def oldest_available_at(self) -> Instant | None:
+        """Return since when the job that has waited for longest could have been taken; None when none can be."""
+        ...
+
+    def ended(self, *, since: Instant, most: int) -> Drained:
+        """Return how many jobs succeeded or failed after `since`, and in how long a time: never no time at all.
+
+        Of the latest `most` that ended, where there are more, and then in the time since the first of those.
+        """
+        ...
+
+
+class StorageUsage(Struct, frozen=True):
+    """How much of the database is in use, and how much is free on the volume that it can grow on."""
+
+    database_bytes: int
+    free_bytes: int
+
+
+class Storage(Protocol):
+    """The room that there is."""
+
+    def usage(self) -> StorageUsage:
+        """Return what is used and what is left; room inside the database that was freed counts as not used."""
+        ...
+
+
 class ExportResults(Protocol):
     """Committed results: a row here is what makes an attempt's chunks readable."""
 
@@ -313,6 +352,16 @@ class UnitOfWork(Protocol):
     def exports(self) -> ExportJobs: ...  # noqa: D102
     @property
     def queue(self) -> ExportQueue: ...  # noqa: D102
+    @property
+    def load(self) -> ExportLoad:
+        """How much waits, and how fast it is done."""
+        ...
+
+    @property
+    def storage(self) -> Storage:
+        """How much room there is."""
+        ...
+
     @property
     def results(self) -> ExportResults: ...  # noqa: D102
     @property

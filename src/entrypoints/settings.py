@@ -14,7 +14,9 @@ from typing import Annotated, Final, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from domain.admission import AdmissionPolicy
 from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.rate import RatePolicy
 
 PREFIX: Final = "FENCEPOST_"
 
@@ -26,6 +28,7 @@ _IN_ORDER: Final = (
     ("attempt_seconds", "lease_seconds"),
     ("retry_floor_seconds", "retry_cap_seconds"),
     ("breaker_pause_seconds", "breaker_longest_pause_seconds"),
+    ("active_per_owner", "max_pending"),
     ("deadline_shortest_seconds", "deadline_seconds"),
     ("deadline_seconds", "deadline_longest_seconds"),
 )
@@ -108,6 +111,32 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result_retention_seconds: Annotated[
         int, Meta(ge=1, le=100 * _YEAR, description="how long a result can be read")
     ] = 604_800
+
+    max_pending: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="exports that may wait; more are refused until some are done")
+    ] = 1000
+    oldest_age_seconds: Annotated[
+        float,
+        Meta(ge=1, le=_YEAR, description="how long the oldest export may have waited for new ones to be accepted"),
+    ] = 900
+    active_per_owner: Annotated[
+        int, Meta(ge=1, le=100_000, description="exports of one owner that have not ended; more are refused")
+    ] = 100
+    max_database_bytes: Annotated[
+        int, Meta(ge=1 << 20, description="bytes in use in the database from which on new exports are refused")
+    ] = 8 << 30
+    min_free_bytes: Annotated[
+        int, Meta(ge=0, description="bytes free on the database's volume below which new exports are refused")
+    ] = 256 << 20
+    requests_per_owner: Annotated[
+        int, Meta(ge=1, description="requests of one owner in `requests_window_seconds`, and at once")
+    ] = 6000
+    requests_window_seconds: Annotated[
+        int, Meta(ge=1, le=86400, description="the time that `requests_per_owner` is about")
+    ] = 60
+    api_processes: Annotated[
+        int, Meta(ge=1, le=64, description="API processes on this database; each grants its part of the request rate")
+    ] = 1
 
     write_wait_seconds: Annotated[
         float, Meta(gt=0, le=60, description="how long a write waits for the write lock; well under the lease")
@@ -205,6 +234,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             result=ResultPolicy(
                 self.result_max_rows, self.result_max_bytes, timedelta(seconds=self.result_retention_seconds)
             ),
+            admission=AdmissionPolicy(
+                max_pending=self.max_pending,
+                oldest_age=timedelta(seconds=self.oldest_age_seconds),
+                max_database_bytes=self.max_database_bytes,
+                min_free_bytes=self.min_free_bytes,
+                active_per_owner=self.active_per_owner,
+                assumed=timedelta(seconds=self.attempt_seconds),
+            ),
+            requests=RatePolicy(self.requests_per_owner, self.requests_window_seconds),
         )
 
 

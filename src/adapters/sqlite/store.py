@@ -17,6 +17,7 @@ import aiosqlite
 from adapters.sqlite import driver, migrate
 from adapters.sqlite.accounts import SqliteApiTokens, SqliteUsers
 from adapters.sqlite.exports import SqliteExportJobs, SqliteExportQueue
+from adapters.sqlite.load import SqliteExportLoad, SqliteStorage
 from adapters.sqlite.results import SqliteExportResults, SqliteResultStore
 from adapters.sqlite.tasks import SqliteIdempotencyKeys, SqliteImports, SqliteTasks
 from domain.errors import EnvironmentFailure, PoolExhausted
@@ -34,7 +35,7 @@ _LONGEST_SLEEP: Final = 0.003
 class SqliteUnitOfWork:
     """`UnitOfWork` on one connection, for the length of one transaction."""
 
-    def __init__(self, connection: driver.Connection, now: Instant) -> None:
+    def __init__(self, connection: driver.Connection, now: Instant, path: Path) -> None:
         self.now = now
         self.users = SqliteUsers(connection, now)
         self.api_tokens = SqliteApiTokens(connection)
@@ -43,6 +44,8 @@ class SqliteUnitOfWork:
         self.imports = SqliteImports(connection, now)
         self.exports = SqliteExportJobs(connection, now)
         self.queue = SqliteExportQueue(connection, now)
+        self.load = SqliteExportLoad(connection, now)
+        self.storage = SqliteStorage(connection, path)
         self.results = SqliteExportResults(connection, now)
         self.result_store = SqliteResultStore(connection)
 
@@ -129,8 +132,9 @@ class _ReadPool:
 class SqliteStore:
     """`Store` on one SQLite file: one writer connection, and a pool of readers for each bulkhead."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as `open`, which makes it
         self,
+        path: Path,
         writer: _Thread,
         pools: dict[Bulkhead, _ReadPool],
         *,
@@ -138,6 +142,7 @@ class SqliteStore:
         randomness: Randomness,
         write_wait_seconds: float,
     ) -> None:
+        self._path = path
         self._writer = writer
         self._pools = pools
         self._clock = clock
@@ -171,7 +176,7 @@ class SqliteStore:
             }
             for pool in pools.values():
                 stack.push_async_callback(pool.close)
-            yield cls(writer, pools, clock=clock, randomness=randomness, write_wait_seconds=write_wait_seconds)
+            yield cls(path, writer, pools, clock=clock, randomness=randomness, write_wait_seconds=write_wait_seconds)
 
     async def write(self, function: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in one write transaction."""
@@ -190,7 +195,7 @@ class SqliteStore:
     def _write(self, function: Callable[[UnitOfWork], T], connection: driver.Connection, *, give_up_at: float) -> T:
         self._begin(connection, give_up_at=give_up_at)
         try:
-            result = function(SqliteUnitOfWork(connection, self._clock.now()))
+            result = function(SqliteUnitOfWork(connection, self._clock.now(), self._path))
         except BaseException as error:
             _roll_back(connection)
             if isinstance(error, driver.Error) and not isinstance(error, driver.IntegrityError):
@@ -218,7 +223,7 @@ class SqliteStore:
         try:
             now = self._clock.now()
             connection.execute("BEGIN")
-            return function(SqliteUnitOfWork(connection, now))
+            return function(SqliteUnitOfWork(connection, now, self._path))
         except driver.Error as error:
             raise driver.translated(error) from error
         finally:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from domain import parameters as parameters_of
 from domain.account import OwnerId
+from domain.admission import wait_for_status
 from domain.errors import (
     ChunkDamaged,
     ExportEndedWithoutResult,
@@ -18,12 +19,13 @@ from domain.errors import (
     ResultGone,
 )
 from domain.export import Chunk, ErrorCode, ExportJob, ExportResult, GoneReason, JobId, JobStatus, Progress
-from domain.instants import later
+from domain.instants import between, later
 from domain.lifecycle import Cancel, Enqueue, RemoveResult, advance, enqueue
 from domain.pages import Page, Position, page_of
 from domain.parameters import ExportParameters
 from domain.policies import Policies
 from domain.ports import Attempt, UnitOfWork
+from domain.use_cases.admission import load_ahead, require_quota, require_room
 
 OWNER: Final = "owner"
 
@@ -47,21 +49,33 @@ class ExportView(Struct, frozen=True):
     progress: Progress | None = None
 
 
+class Watched(Struct, frozen=True):
+    """An export, and when its owner should look at it again; None once nothing about it changes by itself."""
+
+    view: ExportView
+    look_again_after: timedelta | None
+
+
 class Enqueued(Struct, frozen=True):
     """The answer to a request: the export, and whether an earlier request under the same key had made it."""
 
     view: ExportView
     is_replay: bool
+    look_again_after: timedelta | None
 
 
 def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policies) -> Enqueued:
     """Make a durable job of the request, or return the one that its key made before.
 
-    Key and job are one row, so there is no moment at which one exists without the other.
+    Key and job are one row, so there is no moment at which one exists without the other. What was accepted before is
+    answered however much waits; only a new job is refused. This transaction has the write lock, so that no other
+    comes between the counting and the row.
 
     Raises:
         InvalidInput: the parameters contradict themselves, or the deadline is out of bounds.
         IdempotencyConflict: the key was used with other parameters.
+        QuotaExceeded: the owner has as many active exports as one owner may have.
+        AdmissionRefused: no new export is accepted now.
     """
     text = parameters_of.encode(request.parameters)
     earlier = uow.exports.find_by_key(request.owner_id, request.request_key)
@@ -69,7 +83,10 @@ def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policie
         stored = parameters_of.renewed(earlier.parameters_json)
         if stored != text:
             raise IdempotencyConflict(members=parameters_of.differing_members(stored, text))
-        return Enqueued(_view(uow, earlier), is_replay=True)
+        return Enqueued(_view(uow, earlier), is_replay=True, look_again_after=_look_again_after(uow, earlier, policies))
+    time_to_deadline = _time_to_deadline(request.parameters, policies)
+    require_quota(uow, request.owner_id, policies.admission)
+    require_room(uow, policies.admission)
     made = enqueue(
         Enqueue(
             now=uow.now,
@@ -78,14 +95,15 @@ def enqueue_export(uow: UnitOfWork, request: ExportRequest, *, policies: Policie
             request_key=request.request_key,
             parameters_json=text,
             parameters_digest=parameters_of.digest(text),
-            deadline_at=later(uow.now, _time_to_deadline(request.parameters, policies)),
+            deadline_at=later(uow.now, time_to_deadline),
             max_attempts=policies.retry.max_attempts,
             request_id=request.request_id,
             traceparent=request.traceparent,
         )
     )
     uow.exports.save(made)
-    return Enqueued(_view(uow, made.after), is_replay=False)
+    look_again_after = _look_again_after(uow, made.after, policies)
+    return Enqueued(_view(uow, made.after), is_replay=False, look_again_after=look_again_after)
 
 
 def _time_to_deadline(parameters: ExportParameters, policies: Policies) -> timedelta:
@@ -106,6 +124,16 @@ def get_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportView:
         NotFound: the owner has no such export.
     """
     return _view(uow, _owned(uow, owner_id, job_id))
+
+
+def watch_export(uow: UnitOfWork, owner_id: OwnerId, job_id: str, *, policies: Policies) -> Watched:
+    """Return the owner's export, and when to look again: computed from what waits and how fast that is done.
+
+    Raises:
+        NotFound: the owner has no such export.
+    """
+    job = _owned(uow, owner_id, job_id)
+    return Watched(_view(uow, job), _look_again_after(uow, job, policies))
 
 
 def list_exports(
@@ -184,6 +212,13 @@ def _owned(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportJob:
     if job is None:
         raise NotFound("there is no such export")
     return job
+
+
+def _look_again_after(uow: UnitOfWork, job: ExportJob, policies: Policies) -> timedelta | None:
+    if job.status.is_terminal:
+        return None
+    ahead_count, drained = load_ahead(uow, job, policies.admission)
+    return wait_for_status(ahead_count, drained, between(job.created_at, uow.now), policies.admission)
 
 
 def _result(uow: UnitOfWork, job: ExportJob) -> ExportResult:

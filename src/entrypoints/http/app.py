@@ -8,7 +8,7 @@ from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
-from domain.errors import Refusal
+from domain.errors import LimitReached, Refusal
 from entrypoints.bootstrap import Application
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import Answer
@@ -18,6 +18,7 @@ from entrypoints.http.contract import OPERATIONS
 from entrypoints.http.edge import CLIENT_GONE, Edge, place_of, report
 from entrypoints.http.operation import Call, Operation
 from entrypoints.http.problems import Refused, problem_answer
+from entrypoints.http.rates import RequestRates
 
 # What the request asked for can be answered: a refusal is not a defect, and is not logged as one.
 _EXPECTED: Final = (Refused, Refusal)
@@ -30,9 +31,12 @@ def create_app(application: Application) -> Edge:
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
+    rates = RequestRates(
+        application.policies.requests.share(application.settings.api_processes), clock=application.clock
+    )
     # OPTIONS first: where a path has no handler for it yet, the framework adds one that knows a single method.
     handlers = [_options(path, operations) for path, operations in by_path.items()]
-    handlers += [_endpoint(application, operation) for operation in OPERATIONS]
+    handlers += [_endpoint(application, operation, rates) for operation in OPERATIONS]
     inner = Litestar(
         route_handlers=handlers,
         exception_handlers={Exception: _unrouted},
@@ -44,7 +48,7 @@ def create_app(application: Application) -> Edge:
     return Edge(application, inner)
 
 
-def _endpoint(application: Application, operation: Operation) -> HTTPRouteHandler:
+def _endpoint(application: Application, operation: Operation, rates: RequestRates) -> HTTPRouteHandler:
     async def endpoint(request: Request[Any, Any, Any]) -> Answer:
         place = place_of(request.scope)
         call = Call(
@@ -55,13 +59,14 @@ def _endpoint(application: Application, operation: Operation) -> HTTPRouteHandle
             place=place,
         )
         try:
-            await check(call)
+            await check(call, rates)
             return await operation.handler(call)
         except ClientGone:
             return Answer(CLIENT_GONE)
         except _EXPECTED as error:
             answer = problem_answer(error, place)
-            if answer.status >= types.INTERNAL_ERROR.status:
+            # A limit that is reached is a decision, and not something that failed.
+            if answer.status >= types.INTERNAL_ERROR.status and not isinstance(error, LimitReached):
                 report(error)
             return answer
 

@@ -1,10 +1,12 @@
 """The checks that a request passes before its handler sees it, in one order for all operations.
 
-Route, then who asks, what the token may do, the body's size, its media type and its syntax; then everything that is
-wrong with query, headers and body at once. Where an id is in the path, an unknown one comes before those.
+Route, then who asks, how often they do, what the token may do, the body's size, its media type and its syntax; then
+everything that is wrong with query, headers and body at once. Where an id is in the path, an unknown one comes before
+those.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from domain.account import Principal
@@ -15,12 +17,13 @@ from entrypoints.http.decoding import read_members, read_query
 from entrypoints.http.headers import HeaderError, read_authorization
 from entrypoints.http.operation import Body, Call, Header
 from entrypoints.http.problems import Refused
+from entrypoints.http.rates import RequestRates
 from entrypoints.http.schemas import Fault
 
 _REALM: Final = 'Bearer realm="fencepost"'
 
 
-async def check(call: Call) -> None:
+async def check(call: Call, rates: RequestRates) -> None:
     """Let the request pass, or refuse it with the first thing that is wrong in the order above.
 
     Raises:
@@ -30,6 +33,7 @@ async def check(call: Call) -> None:
     operation = call.operation
     if operation.scope is not None:
         call.principal = await _authenticated(call)
+        _check_rate(call, rates)
         if operation.scope not in call.principal.scopes:
             raise Refused(
                 types.INSUFFICIENT_SCOPE,
@@ -68,6 +72,19 @@ async def _authenticated(call: Call) -> Principal:
         else "The request carries no bearer token."
     )
     raise Refused(types.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": challenge})
+
+
+def _check_rate(call: Call, rates: RequestRates) -> None:
+    found = rates.ask(call.owner_id)
+    call.requests_left = found.remaining
+    call.place.headers.update(rates.headers(found))
+    if not found.is_granted:
+        raise Refused(
+            types.TOO_MANY_REQUESTS,
+            types.TOO_MANY_REQUESTS.meaning,
+            retry_after=timedelta(seconds=found.retry_after_seconds),
+            limit="requests_per_owner",
+        )
 
 
 def _check_envelope(call: Call, body: Body) -> None:

@@ -40,7 +40,7 @@ class Edge:
             raise NotImplementedError(f"this application does not speak {scope['type']}")
         place = self._place(scope)
         begun = self._application.clock.monotonic()
-        answer = _Observed(send, place.request_id)
+        answer = _Observed(send, place)
         with bound_contextvars(request_id=place.request_id):
             try:
                 await self._answer(scope, receive, answer, place)
@@ -86,9 +86,9 @@ class Edge:
 class _Observed:
     """A `send` that adds what all answers have, and remembers the status."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, place: Place) -> None:
         self._send = send
-        self._request_id = request_id
+        self._place = place
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -96,7 +96,7 @@ class _Observed:
             self.status = message["status"]
             stated = list(message["headers"])
             names = {name for name, _ in stated}
-            added = {"X-Request-Id": self._request_id, **_ALL_ANSWERS_HAVE}
+            added = {"X-Request-Id": self._place.request_id, **_ALL_ANSWERS_HAVE, **self._place.headers}
             encoded = [(name.lower().encode(), value.encode()) for name, value in added.items()]
             message["headers"] = stated + [(name, value) for name, value in encoded if name not in names]
         await self._send(message)

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from domain import parameters
 from domain.account import Scope
+from domain.admission import SHORTEST_WAIT
 from domain.errors import InvalidInput
 from domain.export import JobId, JobStatus
-from domain.instants import between
 from domain.parameters import ExportParameters
 from domain.ports import Bulkhead
 from domain.use_cases.exports import (
@@ -19,23 +19,18 @@ from domain.use_cases.exports import (
     ExportView,
     cancel_export,
     enqueue_export,
-    get_export,
     list_exports,
+    watch_export,
 )
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import JSON, Answer, json_answer
 from entrypoints.http.export_bodies import EXPORT_EXAMPLE, etag_of, export_body
+from entrypoints.http.headers import retry_after
 from entrypoints.http.operation import IF_NONE_MATCH, REQUIRED_KEY, Body, Call, Link, Operation, Reply
 from entrypoints.http.paging import Limit, link_to_next
 from entrypoints.http.problems import fault_of
 from entrypoints.http.schemas import Export, ExportList, ExportRequest, Fault
 from entrypoints.http.wire import TIMEZONES, Cursor, cursor_text
-
-# How soon to ask again: at once is soon enough for a small export, and an export that has been waiting for a minute
-# is not helped by a question a second. Bounded, so that a finished export is never found long after.
-_SOONEST_SECONDS: Final = 1
-_LATEST_SECONDS: Final = 15
-_PATIENCE: Final = 4
 
 
 class ExportQuery(Struct, frozen=True):
@@ -66,7 +61,8 @@ async def create(call: Call) -> Answer:
         headers={
             "Location": address,
             "Content-Location": address,
-            "Retry-After": str(_ask_again_seconds(call, made.view)),
+            # Of an export that has ended, too: the 202 says so always, and its body tells the rest.
+            "Retry-After": _look_again(call, made.look_again_after or SHORTEST_WAIT),
             **({"Idempotent-Replayed": "true"} if made.is_replay else {}),
         },
     )
@@ -91,10 +87,17 @@ async def show_page(call: Call) -> Answer:
 
 async def show(call: Call) -> Answer:
     """Show an export in whatever state it is, unless the client has seen this one."""
-    view = await call.application.store.read(Bulkhead.EXPORTS, get_export, call.owner_id, call.path("export_id"))
+    watched = await call.application.store.read(
+        Bulkhead.EXPORTS,
+        watch_export,
+        call.owner_id,
+        call.path("export_id"),
+        policies=call.application.policies,
+    )
+    view, wait = watched.view, watched.look_again_after
     had = call.header(IF_NONE_MATCH)
     tag = etag_of(view, now=call.application.clock.now())
-    again = {} if view.job.status.is_terminal else {"Retry-After": str(_ask_again_seconds(call, view))}
+    again = {} if wait is None else {"Retry-After": _look_again(call, wait)}
     if had is not None and had.match_weakly(tag.strip('"')):
         return Answer(304, headers={"ETag": tag, **again})
     return _shown(call, view, headers=again)
@@ -112,9 +115,8 @@ def _shown(call: Call, view: ExportView, *, status: int = 200, headers: Mapping[
     return json_answer(status, body, headers={"ETag": etag_of(view, now=now), **(headers or {})})
 
 
-def _ask_again_seconds(call: Call, view: ExportView) -> int:
-    age = between(view.job.created_at, call.application.clock.now())
-    return min(max(age // timedelta(seconds=_PATIENCE), _SOONEST_SECONDS), _LATEST_SECONDS)
+def _look_again(call: Call, wait: timedelta) -> str:
+    return retry_after(wait, jitter=call.place.jitter)
 
 
 def _parameters(stated: ExportRequest) -> ExportParameters:
@@ -194,7 +196,13 @@ OPERATIONS: Final = (
                 links=_LINKS,
             ),
         ),
-        problems=(types.IDEMPOTENCY_CONFLICT,),
+        problems=(
+            types.IDEMPOTENCY_CONFLICT,
+            types.TOO_MANY_EXPORTS,
+            types.QUEUE_FULL,
+            types.QUEUE_TOO_OLD,
+            types.STORAGE_BUDGET,
+        ),
     ),
     _operation(
         id="listExports",

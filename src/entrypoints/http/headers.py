@@ -4,14 +4,23 @@ Each reader takes the values of all lines of its field, since two lines are not 
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from re import ASCII, compile as pattern
 from typing import Final
 
 from msgspec import Struct
 
+from domain.admission import spread
+
 
 class HeaderError(ValueError):
     """The field cannot be meant; the message says why."""
+
+
+def retry_after(wait: timedelta, *, jitter: float) -> str:
+    """Return a Retry-After of whole seconds: spread by `jitter` in [0, 1), at least one, never less than the wait."""
+    second = timedelta(seconds=1)
+    return str(max(1, -(-wait // second), round(spread(wait, jitter=jitter) / second)))
 
 
 # ── Entity tags (RFC 9110, 8.8.3 and 13.1) ────────────────────────────────────────────────────────────────────────────

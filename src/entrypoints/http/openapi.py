@@ -22,12 +22,16 @@ from entrypoints.http.wire import schema_of
 _VERSION: Final = "1.0.0"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _OPTIONAL: Final = ".optional"
-_SOMETIMES: Final = frozenset({"Retry-After", "Idempotent-Replayed", "Link", "Content-Encoding"})
+_RATE: Final = ("RateLimit", "RateLimit-Policy")
+_SOMETIMES: Final = frozenset({"Retry-After", "Idempotent-Replayed", "Link", "Content-Encoding", *_RATE})
+# Statuses that a request can get before it is known whose it is.
+_MAYBE_OF_NOBODY: Final = frozenset({500, 503})
 # Headers that the problems of a status always have.
 _PROBLEM_HEADERS: Final[dict[int, tuple[str, ...]]] = {
     401: ("WWW-Authenticate",),
     403: ("WWW-Authenticate",),
     412: ("ETag",),
+    429: ("Retry-After",),
     503: ("Retry-After",),
 }
 
@@ -140,7 +144,7 @@ def _body(body: Body) -> Json:
 
 
 def _responses(operation: Operation) -> Json:
-    answers = {str(reply.status): _reply(reply) for reply in operation.replies}
+    answers = {str(reply.status): _reply(operation, reply) for reply in operation.replies}
     problems = sorted(operation.all_problems, key=lambda kind: kind.status)
     for status, kinds in groupby(problems, key=lambda kind: kind.status):
         answers[str(status)] = {"$ref": f"#/components/responses/{_problem_name(operation, list(kinds))}"}
@@ -161,15 +165,16 @@ def _problems(operations: Iterable[Operation]) -> Json:
 def _problem_name(operation: Operation, kinds: Sequence[ProblemType]) -> str:
     parts = [kind.slug for kind in kinds]
     parts += [ADVICE[operation.method]] if types.UNSUPPORTED_MEDIA_TYPE in kinds else []
+    parts += ["anyone"] if operation.scope is None else []
     parts += ["HEAD"] if operation.method == "HEAD" else []
     return ".".join(parts)
 
 
-def _reply(reply: Reply) -> Json:
-    names = ("X-Request-Id", *reply.headers, *reply.optional_headers)
+def _reply(operation: Operation, reply: Reply) -> Json:
+    always = ("X-Request-Id", *reply.headers, *(() if operation.scope is None else _RATE))
     answer: Json = {
         "description": reply.description,
-        "headers": _headers(names, always=("X-Request-Id", *reply.headers)),
+        "headers": _headers((*always, *reply.optional_headers), always=always),
     }
     has_content = reply.status not in {204, 304} and not reply.is_empty
     if has_content:
@@ -203,6 +208,8 @@ def _problem(operation: Operation, status: int, kinds: Sequence[ProblemType]) ->
     if status == types.UNSUPPORTED_MEDIA_TYPE.status:
         names.append(ADVICE[operation.method])
     optional = ["Retry-After"] if types.EXPORT_NOT_READY in kinds else []
+    if operation.scope is not None and status != types.UNAUTHENTICATED.status:
+        (optional if status in _MAYBE_OF_NOBODY else names).extend(_RATE)
     answer: Json = {
         "description": " ".join(f"`{kind.slug}`: {kind.title}." for kind in kinds),
         "headers": _headers([*names, *optional], always=names),

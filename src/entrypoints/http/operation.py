@@ -136,6 +136,7 @@ class Call:
         self.scope = scope
         self.receive = receive
         self.place = place
+        self.requests_left = 0
         self.principal: Principal | None = None
         self.media_type: str | None = None
         self._query: Struct | None = None
@@ -222,7 +223,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         """Every problem that the operation can answer with: the implied ones, then its own."""
         implied = [types.INVALID_REQUEST]
         if self.scope is not None:
-            implied += [types.UNAUTHENTICATED, types.INSUFFICIENT_SCOPE]
+            implied += [types.UNAUTHENTICATED, types.TOO_MANY_REQUESTS, types.INSUFFICIENT_SCOPE]
             implied += [types.BUSY, types.UNAVAILABLE, types.INTERNAL_ERROR]
         if self.scope is not None and self.method not in _SAFE:
             implied += [types.STORAGE_FULL, types.OUTCOME_UNKNOWN]

@@ -177,6 +177,20 @@ PRECONDITION_REQUIRED: Final = _type(
     "The request changes or removes a task and does not say which version of it is meant.",
     "Send the ETag that you read as If-Match, or `If-Match: *` to accept any version.",
 )
+TOO_MANY_REQUESTS: Final = _type(
+    "too-many-requests",
+    429,
+    "Too many requests",
+    "You sent more requests than one owner may send in the time that RateLimit-Policy names. Nothing was changed.",
+    "Wait for the time in Retry-After. RateLimit tells with every answer how many requests are left.",
+)
+TOO_MANY_EXPORTS: Final = _type(
+    "too-many-active-exports",
+    429,
+    "Too many of your exports have not ended",
+    "You have as many queued and running exports as one owner may have. No export was made; the key is still free.",
+    "Wait for one of them to end, or cancel one. Then send the same request again, with the same Idempotency-Key.",
+)
 INTERNAL_ERROR: Final = _type(
     "internal-error",
     500,
@@ -197,6 +211,29 @@ BUSY: Final = _type(
     "The service is busy",
     "The database was not to be had within its time limit. Nothing was changed.",
     _SAME_KEY,
+)
+QUEUE_FULL: Final = _type(
+    "queue-full",
+    503,
+    "As many exports wait as can be finished",
+    "New exports are not accepted until some of those that wait are done. No export was made; the key is still free.",
+    _SAME_KEY,
+)
+QUEUE_TOO_OLD: Final = _type(
+    "queue-too-old",
+    503,
+    "Exports wait for too long",
+    "The exports that wait are not done in good time, so that no new ones are accepted. No export was made; the key is "
+    "still free.",
+    _SAME_KEY,
+)
+STORAGE_BUDGET: Final = _type(
+    "storage-budget-reached",
+    503,
+    "There is no room for more files",
+    "The database, or the volume on which it lies, is as full as it may become. No export was made; the key is still "
+    "free. Everything else goes on.",
+    f"{_SAME_KEY} Files that you no longer need make room when you delete them.",
 )
 STORAGE_FULL: Final = _type(
     "storage-full",

@@ -4,6 +4,7 @@ What no row knows is a defect of ours: it is answered by `internal-error`, and n
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from domain.export import GoneReason
 from domain.instants import Instant, format_instant
 from entrypoints.http import problem_types as types
 from entrypoints.http.answers import PROBLEM_JSON, Answer
-from entrypoints.http.headers import etag
+from entrypoints.http.headers import etag, retry_after
 from entrypoints.http.problem_types import ProblemType
 from entrypoints.http.schemas import Fault, Problem
 
@@ -30,6 +31,7 @@ class Refused(Exception):  # noqa: N818 - the domain's word: not an error of the
         *,
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
+        retry_after: timedelta | None = None,
         **members: Any,  # noqa: ANN401 - further members of `Problem`
     ) -> None:
         super().__init__(f"{kind.slug}: {detail}")
@@ -37,17 +39,22 @@ class Refused(Exception):  # noqa: N818 - the domain's word: not an error of the
         self.detail = detail
         self.faults = tuple(faults)
         self.headers = dict(headers or {})
+        self.retry_after = retry_after or _RETRY_AFTER.get(kind)
         self.members = members
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Which request this is. `jitter` in [0, 1) spreads clients that were turned away together."""
+    """Which request this is. `jitter` in [0, 1) spreads clients that were turned away together.
+
+    `headers` are put on whatever the request is answered with, defects included.
+    """
 
     request_id: str
     instance: str
     traceparent: str | None = None
     base_url: str = ""
     jitter: float = 0.0
+    headers: dict[str, str] = {}
 
 
 def problem_answer(error: Exception, place: Place) -> Answer:
@@ -64,8 +71,8 @@ def problem_answer(error: Exception, place: Place) -> Answer:
         **refused.members,
     )
     headers = {"Content-Type": PROBLEM_JSON, **refused.headers}
-    if (seconds := _RETRY_AFTER.get(refused.kind)) is not None:
-        headers.setdefault("Retry-After", str(round(seconds * (1 + place.jitter))))
+    if refused.retry_after is not None:
+        headers["Retry-After"] = retry_after(refused.retry_after, jitter=place.jitter)
     return Answer(refused.kind.status, msgspec.json.encode(content), headers=headers)
 
 
@@ -82,13 +89,13 @@ def fault_of(error: InputError) -> Fault:
 
 
 # Doubled at most by the jitter. A full disk is not mended in a second.
-_RETRY_AFTER: Final[dict[ProblemType, float]] = {
-    types.BUSY: 1,
-    types.OUTCOME_UNKNOWN: 1,
-    types.UNAVAILABLE: 5,
-    types.NOT_READY: 5,
-    types.STORAGE_FULL: 60,
-    types.EXPORT_NOT_READY: 1,
+_RETRY_AFTER: Final[dict[ProblemType, timedelta]] = {
+    types.BUSY: timedelta(seconds=1),
+    types.OUTCOME_UNKNOWN: timedelta(seconds=1),
+    types.UNAVAILABLE: timedelta(seconds=5),
+    types.NOT_READY: timedelta(seconds=5),
+    types.STORAGE_FULL: timedelta(seconds=60),
+    types.EXPORT_NOT_READY: timedelta(seconds=1),
 }
 
 
@@ -126,6 +133,10 @@ def _without_result(error: errors.ExportEndedWithoutResult) -> Refused:
     return Refused(types.EXPORT_WITHOUT_RESULT, _sentence(error), code=error.code)
 
 
+def _limited(kind: ProblemType) -> Callable[[errors.LimitReached], Refused]:
+    return lambda error: Refused(kind, kind.meaning, retry_after=error.retry_after, limit=error.limit)
+
+
 def _gone(error: errors.ResultGone) -> Refused:
     kind = types.RESULT_DELETED if error.reason == GoneReason.DELETED else types.EXPORT_EXPIRED
     return Refused(kind, kind.meaning, gone_at=format_instant(Instant(error.at)))
@@ -138,6 +149,10 @@ REFUSALS: Final[dict[type[Refusal], Callable[[Any], Refused]]] = {
     errors.NameTaken: _plain(types.NAME_TAKEN),
     errors.StaleVersion: _stale,
     errors.IdempotencyConflict: _conflict,
+    errors.LimitReached: _limited(types.QUEUE_FULL),
+    errors.QuotaExceeded: _limited(types.TOO_MANY_EXPORTS),
+    errors.QueueTooOld: _limited(types.QUEUE_TOO_OLD),
+    errors.StorageBudgetReached: _limited(types.STORAGE_BUDGET),
     errors.ResultUnavailable: _plain(types.EXPORT_WITHOUT_RESULT),
     errors.ExportNotReady: _plain(types.EXPORT_NOT_READY),
     errors.ExportEndedWithoutResult: _without_result,

@@ -237,6 +237,48 @@ class ExportList(Struct, frozen=True):
     next_cursor: str | None
 
 
+# ── Limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ActiveExports(Struct, frozen=True):
+    """How many queued and running exports the owner may have, and how many there are."""
+
+    limit: Count
+    used: Count
+
+
+class RequestRate(Struct, frozen=True):
+    """How many requests the process that answered grants the owner in how long a time, and how many are left now."""
+
+    limit: Count
+    window_seconds: Count
+    remaining: Count
+
+
+class DeadlineBounds(Struct, frozen=True):
+    """What is taken for `deadline_seconds` when none is asked for, and what may be."""
+
+    default_seconds: Count
+    shortest_seconds: Count
+    longest_seconds: Count
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one owner may ask for.
+
+    `result_bytes` are of the uncompressed file. A file can be read for `result_retention_seconds`. An idempotency key
+    is answered by what its first request came to for at least `key_lifetime_seconds`; null stands for no end.
+    """
+
+    active_exports: ActiveExports
+    requests: RequestRate
+    result_rows: Count
+    result_bytes: Count
+    result_retention_seconds: Count
+    key_lifetime_seconds: Count | None
+    deadline: DeadlineBounds
+
+
 # ── Problems and health ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -273,6 +315,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: ErrorCode | UnsetType = UNSET
     gone_at: Moment | UnsetType = UNSET
     required_scope: str | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
     checks: tuple[HealthCheck, ...] | UnsetType = UNSET
 
 

@@ -56,6 +56,14 @@ HEADERS: Final[dict[str, Json]] = {
         "description": "After how many seconds to ask again.",
         "schema": {"type": "integer", "minimum": 1},
     },
+    "RateLimit": {
+        "description": "How many requests are left to the owner (`r`), and in how many seconds all are again (`t`).",
+        "schema": {"type": "string", "pattern": '^"requests";r=[0-9]+;t=[0-9]+$'},
+    },
+    "RateLimit-Policy": {
+        "description": "How many requests (`q`) an owner has in how many seconds (`w`), and at once.",
+        "schema": {"type": "string", "pattern": '^"requests";q=[0-9]+;w=[0-9]+$'},
+    },
     "Idempotent-Replayed": {
         "description": "An earlier request with the same key did this.",
         "schema": {"type": "string", "const": "true"},

@@ -1,7 +1,7 @@
 -- application_id = 1181052515
 -- auto_vacuum = 2
 -- journal_mode = wal
--- user_version = 2
+-- user_version = 3
 
 CREATE TABLE api_tokens (
     id         TEXT PRIMARY KEY,
@@ -168,6 +168,10 @@ CREATE TABLE users (
 
 CREATE INDEX api_tokens_by_user ON api_tokens (user_id, created_at);
 
+CREATE INDEX export_jobs_active ON export_jobs (owner_user_id, status) WHERE status IN ('queued', 'running');
+
+CREATE INDEX export_jobs_finished ON export_jobs (finished_at, status) WHERE finished_at IS NOT NULL;
+
 CREATE INDEX export_jobs_in_backoff ON export_jobs (available_at) WHERE status = 'queued' AND in_line = 0;
 
 CREATE INDEX export_jobs_in_line ON export_jobs (owner_user_id, created_at, id, available_at) WHERE in_line = 1;
@@ -175,6 +179,8 @@ CREATE INDEX export_jobs_in_line ON export_jobs (owner_user_id, created_at, id, 
 CREATE INDEX export_jobs_leased ON export_jobs (lease_until) WHERE status = 'running';
 
 CREATE INDEX export_jobs_of_owner ON export_jobs (owner_user_id, created_at, id);
+
+CREATE INDEX export_jobs_oldest ON export_jobs (available_at) WHERE in_line = 1;
 
 CREATE INDEX open_imports_by_age ON open_imports (opened_at);
 

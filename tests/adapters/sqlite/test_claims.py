@@ -102,7 +102,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, empty_database: bytes) -> d
         paths[count].write_bytes(empty_database)
         with closing(driver.connect(paths[count])) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            fill(SqliteUnitOfWork(connection, START), count)
+            fill(SqliteUnitOfWork(connection, START, paths[count]), count)
             connection.execute("COMMIT")
     return paths
 
@@ -117,7 +117,7 @@ def test_the_cost_of_a_claim_does_not_grow_with_the_jobs(
     for count, path in filled.items():
         with closing(driver.connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            uow = SqliteUnitOfWork(connection, later(START, at))
+            uow = SqliteUnitOfWork(connection, later(START, at), path)
             steps[count] = steps_of(connection, partial(function, uow))
             connection.execute("ROLLBACK")
     assert steps[FEW] > 0
@@ -131,6 +131,6 @@ def test_the_yardstick_notices_a_missing_index(filled: dict[int, Path]) -> None:
         with closing(driver.connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DROP INDEX export_jobs_leased")
-            steps[count] = steps_of(connection, partial(candidates, SqliteUnitOfWork(connection, START)))
+            steps[count] = steps_of(connection, partial(candidates, SqliteUnitOfWork(connection, START, path)))
             connection.execute("ROLLBACK")
     assert steps[MANY] > 10 * steps[FEW]

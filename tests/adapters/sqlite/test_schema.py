@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -80,10 +81,10 @@ BREACHES: Final[tuple[tuple[str, str], ...]] = (
 
 
 @pytest.fixture
-def filled(connection: driver.Connection) -> driver.Connection:
+def filled(connection: driver.Connection, database: Path) -> driver.Connection:
     """A database with a sound row or two in every table, and a transaction that is open."""
     connection.execute("BEGIN IMMEDIATE")
-    uow = SqliteUnitOfWork(connection, START)
+    uow = SqliteUnitOfWork(connection, START, database)
     owner = add_user(uow, "Ann")
     issue_token(uow, "Ann", token_id=TokenId(an_id()), token="fp_1", scopes=frozenset({Scope.TASKS}))
     uow.tasks.add(a_task(owner.id))

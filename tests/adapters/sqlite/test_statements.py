@@ -31,6 +31,14 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("next_in_line", "SCAN waiting"): "what the limited step before it found",
     ("next_in_line", "USE TEMP B-TREE FOR ORDER BY"): "sorts no more than the limit",
     ("turn_now", "SCAN owner_lines USING COVERING INDEX owner_lines_by_turn"): "ends at the first entry",
+    ("count_pending", "SCAN export_jobs USING COVERING INDEX export_jobs_oldest"): "ends at the limit",
+    ("count_pending", "SCAN export_jobs USING COVERING INDEX export_jobs_in_backoff"): "as above",
+    ("count_pending", "SCAN (subquery-2)"): "what the limited steps before it found",
+    ("count_active", "SCAN (subquery-1)"): "as above",
+    ("count_ended", "SCAN (subquery-1)"): "as above",
+    ("bytes_in_use", "SCAN pages VIRTUAL TABLE INDEX 0:"): "one number of the file's header",
+    ("bytes_in_use", "SCAN free VIRTUAL TABLE INDEX 0:"): "as above",
+    ("bytes_in_use", "SCAN size VIRTUAL TABLE INDEX 0:"): "as above",
     ("lost_attempts", "SCAN unpublished"): "a table of what is being staged or waits for the sweep: a handful",
 }
 

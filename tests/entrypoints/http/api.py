@@ -12,6 +12,7 @@ from adapters.sqlite import driver
 from domain.account import OwnerId, Scope, TokenId
 from domain.export import Chunk, ExportJob, Failure, LeaseToken
 from domain.ports import UnitOfWork
+from domain.rate import RatePolicy
 from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.work import claim_export, complete_export, fail_export, holder_of, stage_chunk
 from entrypoints.bootstrap import Application
@@ -109,6 +110,18 @@ def impatient(application: Application) -> Application:
     """Return the application as it is when it waits for nobody."""
     settings = structs.replace(application.settings, receive_seconds=0.2, import_receive_seconds=0.2)
     return replace(application, settings=settings)
+
+
+def with_requests(application: Application, *, quota: int) -> Application:
+    """Return the application with another quota of requests in a minute."""
+    rate = RatePolicy(quota=quota, window_seconds=60)
+    return replace(application, policies=structs.replace(application.policies, requests=rate))
+
+
+def with_admission(application: Application, **limits: object) -> Application:
+    """Return the application with other limits of what it accepts."""
+    admission = structs.replace(application.policies.admission, **limits)
+    return replace(application, policies=structs.replace(application.policies, admission=admission))
 
 
 async def claimed(application: Application) -> ExportJob:

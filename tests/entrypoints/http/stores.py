@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from domain.ports import Bulkhead, Store, UnitOfWork
+from domain.use_cases.accounts import authenticate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +28,16 @@ class HookedStore:
         """Read as the real one does."""
         await self._before(function)
         return await self._store.read(bulkhead, function, *args, **kwargs)
+
+
+def failing_after_authentication(store: Store) -> Store:
+    """Return a store that knows whose a token is, and meets a defect at everything else."""
+
+    async def fail(function: Callable[..., Any]) -> None:
+        if function is not authenticate:
+            raise RuntimeError("a defect")
+
+    return HookedStore(store, fail)
 
 
 def troubled(store: Store, trouble: Exception) -> Store:

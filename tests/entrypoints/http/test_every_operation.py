@@ -14,8 +14,8 @@ from domain.errors import PoolExhausted, StoreBusy, StoreUnavailable
 from entrypoints.http.contract import OPERATIONS
 from entrypoints.http.operation import Operation
 from tests.builders import an_id
-from tests.entrypoints.http.api import Api, api_of, impatient
-from tests.entrypoints.http.stores import troubled
+from tests.entrypoints.http.api import Api, api_of, impatient, with_requests
+from tests.entrypoints.http.stores import failing_after_authentication, troubled
 
 GUARDED = [operation for operation in OPERATIONS if operation.scope is not None]
 WITH_BODY = [operation for operation in OPERATIONS if operation.body is not None]
@@ -106,6 +106,37 @@ async def test_a_token_without_the_scope_is_refused(operation: Operation, api: A
         assert problem["required_scope"] == operation.scope
 
 
+@pytest.mark.parametrize("operation", GUARDED, ids=named)
+async def test_an_owner_who_asks_too_often_is_told_when_to_come_back(operation: Operation, api: Api) -> None:
+    """429 once the allowance is used up, before anything about the scope; with Retry-After and what is left."""
+    async with api_of(with_requests(api.application, quota=1)) as client:
+        first = await client.as_owner("ben").get("/v1/tasks")
+        assert (first.status_code, first.headers["RateLimit"]) == (200, '"requests";r=0;t=60')
+        assert first.headers["RateLimit-Policy"] == '"requests";q=1;w=60'
+        for other in ("ben", "exports-only" if operation.scope is Scope.TASKS else "tasks-only"):
+            await sound(client.as_owner(other), operation, operation.path)
+            answer = await sound(client.as_owner(other), operation, operation.path)
+            assert answer.status_code == 429
+            assert 59 <= int(answer.headers["Retry-After"]) <= 120
+            assert answer.headers["RateLimit"] == '"requests";r=0;t=60'
+            if problem := problem_of(answer, operation):
+                assert (problem["type"], problem["limit"]) == ("/problems/too-many-requests", "requests_per_owner")
+
+
+@pytest.mark.parametrize("operation", GUARDED, ids=named)
+async def test_every_answer_to_somebody_known_tells_what_is_left(operation: Operation, api: Api) -> None:
+    """Good ones, refusals and defects alike; whoever is not known is told nothing."""
+    path = await a_path_of(api, operation)
+    application = replace(api.application, store=failing_after_authentication(api.application.store))
+    async with api_of(application) as client:
+        defect = await sound(client, operation, path)
+    for answer in (await sound(api, operation, path), await sound(api, operation, path, params={"a": "b"}), defect):
+        assert {"RateLimit", "RateLimit-Policy"} <= {name.title().replace("Ratel", "RateL") for name in answer.headers}
+    assert defect.status_code == 500
+    unknown = await sound(api, operation, path, headers={"Authorization": ""})
+    assert not [name for name in unknown.headers if name.startswith("ratelimit")]
+
+
 @pytest.mark.parametrize("operation", WITH_ID, ids=named)
 async def test_what_is_not_the_owners_cannot_be_told_from_what_is_not(operation: Operation, api: Api) -> None:
     """A foreign, an unknown and a misspelt id get the same 404: equal headers, and an equal body but for its place."""
@@ -117,9 +148,9 @@ async def test_what_is_not_the_owners_cannot_be_told_from_what_is_not(operation:
         assert answer.status_code == 404, (spelt, answer.text)
         problem = problem_of(answer, operation)
         problem.pop("instance", None), problem.pop("request_id", None)
-        headers = {
-            name: value for name, value in answer.headers.items() if name not in {"x-request-id", "content-length"}
-        }
+        # What tells requests apart, and how many of them there were before.
+        others = {"x-request-id", "content-length", "ratelimit"}
+        headers = {name: value for name, value in answer.headers.items() if name not in others}
         answers.append((problem, headers))
     assert all(answer == answers[0] for answer in answers)
 

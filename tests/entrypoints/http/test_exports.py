@@ -16,6 +16,8 @@ from tests.builders import chunks_of
 from tests.entrypoints.http.api import KEYED, Api, api_of, claimed, complete, fail, stage, tamper
 from tests.fakes import ManualClock
 
+# A second, made longer by chance.
+SOON = {"1", "2"}
 DEFAULTS: dict[str, Any] = {
     "format": "csv",
     "columns": ["id", "title", "description", "status", "priority", "due_at", "created_at", "updated_at", "version"],
@@ -44,10 +46,12 @@ async def test_an_export_is_accepted_and_shown_with_its_defaults(api: Api) -> No
     assert body["request"] == DEFAULTS
     assert (body["status"], body["result"], body["result_gone"], body["error"]) == ("queued", None, None, None)
     path = made.headers["Location"]
-    assert (made.headers["Content-Location"], int(made.headers["Retry-After"])) == (path, 1)
+    assert made.headers["Content-Location"] == path
+    assert made.headers["Retry-After"] in SOON
     assert body["links"] == {"self": path, "result": None, "cancel": f"{path}/cancel"}
     read = await api.get(path)
-    assert (read.status_code, read.json(), read.headers["Retry-After"]) == (200, body, "1")
+    assert (read.status_code, read.json()) == (200, body)
+    assert read.headers["Retry-After"] in SOON
 
 
 async def test_the_shown_request_can_be_sent_again(api: Api) -> None:
@@ -191,11 +195,12 @@ async def test_a_running_export_shows_how_far_it_is(api: Api, clock: ManualClock
     during = await api.get(path, headers={"If-None-Match": before.headers["ETag"]})
     assert (during.status_code, during.json()["progress"]) == (200, {"rows_written": 2, "rows_total": 7})
     same = await api.get(path, headers={"If-None-Match": during.headers["ETag"]})
-    assert (same.status_code, same.content, same.headers["Retry-After"]) == (304, b"", "1")
+    assert (same.status_code, same.content) == (304, b"")
+    assert same.headers["Retry-After"] in SOON
     clock.advance(timedelta(seconds=20))
-    assert (await api.get(path)).headers["Retry-After"] == "5"
+    assert 5 <= int((await api.get(path)).headers["Retry-After"]) <= 10
     clock.advance(timedelta(hours=1))
-    assert (await api.get(path)).headers["Retry-After"] == "15"
+    assert 15 <= int((await api.get(path)).headers["Retry-After"]) <= 30
 
 
 async def test_a_succeeded_export_shows_its_file(api: Api, clock: ManualClock) -> None:
