@@ -1,9 +1,11 @@
 """Rows of an owner's tasks as lines of CSV (RFC 4180), in the dialect that was asked for."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib.resources import files
 from re import compile as pattern, escape
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from domain.csv_dialect import characters_to_quote, is_risky, protect, quoted
 from domain.errors import InvalidParameters
@@ -78,11 +80,19 @@ class CsvRows:
 def _instant_writer(timezone: str) -> Callable[[object], str]:
     if timezone == "UTC":
         return lambda value: "" if value is None else format_instant(_instant(value))
-    try:
-        zone = ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, IsADirectoryError) as error:
-        raise InvalidParameters(f"this host does not know the time zone {timezone!r}") from error
+    zone = _zone(timezone)
     return lambda value: "" if value is None else format_instant_in(_instant(value), zone)
+
+
+@lru_cache
+def _zone(name: str) -> ZoneInfo:
+    # From the pinned tz database and not from the host's, which `ZoneInfo(name)` prefers: the same export is the same
+    # bytes on every host.
+    database = files("tzdata")
+    if name not in database.joinpath("zones").read_text(encoding="utf-8").split():
+        raise InvalidParameters(f"this program does not know the time zone {name!r}")
+    with database.joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
 
 
 def _instant(value: object) -> Instant:

@@ -1,7 +1,10 @@
 """Lines of CSV: another reader finds what was written, another writer writes the same, and only text is protected."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
 from typing import Final
+from zoneinfo import TZPATH, ZoneInfo, reset_tzpath
 
 import pytest
 from hypothesis import assume, given, strategies as st
@@ -219,8 +222,25 @@ def test_an_instant_that_is_no_integer_is_a_defect() -> None:
         CsvRows(DEFAULT).line(row)
 
 
+def test_the_zones_of_the_host_change_no_byte(tmp_path: Path) -> None:
+    """A host whose own data calls another zone by the name writes what every host writes: the pinned data decides."""
+    elsewhere = tmp_path / "Pacific" / "Auckland"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(files("tzdata").joinpath("zoneinfo", "Asia", "Kolkata").read_bytes())
+    hosts_own = TZPATH
+    reset_tzpath([str(tmp_path)])
+    ZoneInfo.clear_cache()
+    try:
+        assert str(ZoneInfo("Pacific/Auckland").utcoffset(datetime(2024, 1, 1, tzinfo=UTC))) == "5:30:00"
+        parameters = ExportParameters(columns=(Column.CREATED_AT,), timezone="Pacific/Auckland")
+        assert CsvRows(parameters).line(a_row(1)) == "2023-11-15T11:13:20+13:00\r\n"
+    finally:
+        reset_tzpath(hosts_own)
+        ZoneInfo.clear_cache()
+
+
 @pytest.mark.parametrize("zone", ["Mars/Olympus_Mons", "../UTC", "America", ""])
-def test_a_zone_that_the_host_does_not_know_is_a_fault_of_the_parameters(zone: str) -> None:
+def test_a_zone_that_is_not_in_the_pinned_data_is_a_fault_of_the_parameters(zone: str) -> None:
     """No retry would mend it: the zones of the process that accepted the export may be other ones."""
     with pytest.raises(InvalidParameters, match=f"time zone '{zone}'"):
         CsvRows(ExportParameters(timezone=zone))
