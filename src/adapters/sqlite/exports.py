@@ -45,7 +45,8 @@ class SqliteExportJobs:
         if waited and not waits:
             self._connection.execute(SQL["leave_line"], {"owner_id": after.owner_id})
         if waited and after.status is JobStatus.RUNNING:
-            self._connection.execute(SQL["take_turn"], {"owner_id": after.owner_id})
+            turn_now = _turn_now(self._connection)
+            self._connection.execute(SQL["take_turn"], {"owner_id": after.owner_id, "turn_now": turn_now})
         self._count_running(before, after)
         self._connection.execute(SQL["append_event"], structs.asdict(transition.entry))
 
@@ -137,5 +138,8 @@ class SqliteExportQueue:
 
 
 def _join_line(connection: driver.Connection, owner_id: OwnerId) -> None:
-    turn_now = connection.execute(SQL["turn_now"]).fetchone()[0]
-    connection.execute(SQL["join_line"], {"owner_id": owner_id, "turn_now": turn_now})
+    connection.execute(SQL["join_line"], {"owner_id": owner_id, "turn_now": _turn_now(connection)})
+
+
+def _turn_now(connection: driver.Connection) -> int:
+    return int(connection.execute(SQL["turn_now"]).fetchone()[0])

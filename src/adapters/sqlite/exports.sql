@@ -133,8 +133,8 @@ ON CONFLICT (owner_user_id) DO UPDATE SET
 UPDATE owner_lines SET waiting_count = waiting_count - 1 WHERE owner_user_id = :owner_id;
 
 -- name: take_turn
--- One row, by key: served now, so behind every owner that waits at this turn.
-UPDATE owner_lines SET turn = turn + 1 WHERE owner_user_id = :owner_id;
+-- One row, by key: served now, so behind every owner that waits at this turn. Whoever was passed over gained nothing.
+UPDATE owner_lines SET turn = max(turn, :turn_now) + 1 WHERE owner_user_id = :owner_id;
 
 -- name: begin_running
 -- One row. Who has none yet waits for nothing, and gets a turn when joining the line.
@@ -147,6 +147,7 @@ ON CONFLICT (owner_user_id) DO UPDATE SET running_count = running_count + 1;
 UPDATE owner_lines SET running_count = running_count - 1 WHERE owner_user_id = :owner_id;
 
 -- name: turn_now
--- The last entry of owner_lines_by_turn: the turn that is being served, or the one after it. Not the first that waits:
--- an owner at the running limit is passed over, and whoever joined at so old a turn would be served before all others.
-SELECT coalesce((SELECT turn FROM owner_lines ORDER BY turn DESC LIMIT 1), 0);
+-- One before the last entry of owner_lines_by_turn: the turn that is being served, since whoever was served last stands
+-- one behind it and nobody stands further back. Not the first that waits: that can be an owner who was passed over, and
+-- so old a turn would be served before all others, or one who was just served, and so late a turn after them once more.
+SELECT max(coalesce((SELECT turn FROM owner_lines ORDER BY turn DESC LIMIT 1), 0) - 1, 0);

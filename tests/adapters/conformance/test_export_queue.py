@@ -248,6 +248,30 @@ async def test_whoever_comes_while_another_is_at_the_limit_takes_only_turns(
     assert all(Counter(order[place : place + 2]) == {owner.id: 1, neighbour.id: 1} for place in range(0, 20, 2))
 
 
+async def test_whoever_comes_while_another_is_served_comes_before_their_next(
+    store: Store, owner: User, neighbour: User
+) -> None:
+    """Whoever alone has jobs waiting has taken a turn more than anybody who comes then, and whose id is the smaller."""
+    await wait_in_line(store, owner, range(101, 151))
+    await served(store, 3)
+    await wait_in_line(store, neighbour, range(201, 204))
+    assert await served(store, 4) == [neighbour.id, owner.id] * 2
+
+
+async def test_whoever_was_at_the_limit_gains_nothing_by_it(store: Store, owner: User, neighbour: User) -> None:
+    """Turns that went by while an owner was passed over are not made up for: one at once, and then in turn."""
+    await wait_in_line(store, owner, range(1, 11))
+    for number in (1, 2):
+        await store.write(apply, JobId(an_id(number)), claiming)
+    await wait_in_line(store, neighbour, range(101, 151))
+    assert await served(store, 30) == [neighbour.id] * 30
+    for number in (1, 2):
+        await store.write(apply, JobId(an_id(number)), cancelling)
+    first, *order = await served(store, 11)
+    assert first == owner.id
+    assert all(Counter(order[place : place + 2]) == {owner.id: 1, neighbour.id: 1} for place in range(0, 10, 2))
+
+
 async def test_a_job_in_backoff_is_offered_when_it_is_due_and_not_before(
     store: Store, owner: User, clock: ManualClock
 ) -> None:
