@@ -15,6 +15,7 @@ from domain.account import ApiToken, OwnerId, Principal, TokenId, User
 from domain.admission import Drained
 from domain.export import (
     Chunk,
+    ErrorCode,
     ExportJob,
     ExportResult,
     GoneReason,
@@ -276,6 +277,63 @@ class Storage(Protocol):
         ...
 
 
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """Which jobs an operator means, whoever owns them. Members are combined with *and*; an empty one selects all.
+
+    `…_before` is strictly earlier, `…_after` strictly later; what has not ended matches neither `finished_…`.
+    """
+
+    status: frozenset[JobStatus] = frozenset()
+    owner_id: OwnerId | None = None
+    code: ErrorCode | None = None
+    created_before: Instant | None = None
+    created_after: Instant | None = None
+    finished_before: Instant | None = None
+    finished_after: Instant | None = None
+
+
+class RunningJob(Struct, frozen=True):
+    """A job under lease: who holds it, and since when."""
+
+    job_id: JobId
+    worker_id: str
+    claimed_at: Instant
+
+
+class Happened(Struct, frozen=True):
+    """How many jobs came in a stretch of time, and how many ended in which way."""
+
+    enqueued_count: int
+    requeued_count: int
+    succeeded_count: int
+    failed_count: int
+    cancelled_count: int
+
+
+class JobDirectory(Protocol):
+    """What operators ask of all owners' jobs. For read transactions: it changes nothing, and no claim waits for it."""
+
+    def page(self, chosen: JobFilter, *, before: Position | None, limit: int) -> list[ExportJob]:
+        """Return up to `limit` of the jobs that the filter selects, newest first, from before the position."""
+        ...
+
+    def count(self, status: JobStatus, *, most: int) -> int:
+        """Return how many jobs have this status, counted up to `most`."""
+        ...
+
+    def running(self, *, limit: int) -> list[RunningJob]:
+        """Return up to `limit` of the jobs under lease, those whose lease ends first before others."""
+        ...
+
+    def happened(self, *, since: Instant) -> Happened:
+        """Return how many jobs came and ended after `since`: as many looks as there were changes of jobs."""
+        ...
+
+    def workers(self, *, since: Instant) -> dict[str, Instant]:
+        """Return when each worker that changed a job after `since` last did."""
+        ...
+
+
 class ExportResults(Protocol):
     """Committed results: a row here is what makes an attempt's chunks readable."""
 
@@ -362,6 +420,8 @@ class UnitOfWork(Protocol):
         """How much room there is."""
         ...
 
+    @property
+    def directory(self) -> JobDirectory: ...  # noqa: D102
     @property
     def results(self) -> ExportResults: ...  # noqa: D102
     @property

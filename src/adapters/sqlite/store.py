@@ -16,6 +16,7 @@ import aiosqlite
 
 from adapters.sqlite import driver, migrate
 from adapters.sqlite.accounts import SqliteApiTokens, SqliteUsers
+from adapters.sqlite.directory import SqliteJobDirectory
 from adapters.sqlite.exports import SqliteExportJobs, SqliteExportQueue
 from adapters.sqlite.load import SqliteExportLoad, SqliteStorage
 from adapters.sqlite.results import SqliteExportResults, SqliteResultStore
@@ -46,6 +47,7 @@ class SqliteUnitOfWork:
         self.queue = SqliteExportQueue(connection, now)
         self.load = SqliteExportLoad(connection, now)
         self.storage = SqliteStorage(connection, path)
+        self.directory = SqliteJobDirectory(connection, now)
         self.results = SqliteExportResults(connection, now)
         self.result_store = SqliteResultStore(connection)
 

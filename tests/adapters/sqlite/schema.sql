@@ -1,7 +1,7 @@
 -- application_id = 1181052515
 -- auto_vacuum = 2
 -- journal_mode = wal
--- user_version = 3
+-- user_version = 4
 
 CREATE TABLE api_tokens (
     id         TEXT PRIMARY KEY,
@@ -168,7 +168,16 @@ CREATE TABLE users (
 
 CREATE INDEX api_tokens_by_user ON api_tokens (user_id, created_at);
 
+CREATE INDEX export_events_by_time ON export_events (at, event, status, worker_id);
+
 CREATE INDEX export_jobs_active ON export_jobs (owner_user_id, status) WHERE status IN ('queued', 'running');
+
+CREATE INDEX export_jobs_ended ON export_jobs (status, created_at, id, last_error_code, finished_at)
+WHERE finished_at IS NOT NULL;
+
+CREATE INDEX export_jobs_ended_of_owner ON export_jobs (
+    owner_user_id, status, created_at, id, last_error_code, finished_at
+) WHERE finished_at IS NOT NULL;
 
 CREATE INDEX export_jobs_finished ON export_jobs (finished_at, status) WHERE finished_at IS NOT NULL;
 

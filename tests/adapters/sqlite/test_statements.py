@@ -39,6 +39,13 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("bytes_in_use", "SCAN pages VIRTUAL TABLE INDEX 0:"): "one number of the file's header",
     ("bytes_in_use", "SCAN free VIRTUAL TABLE INDEX 0:"): "as above",
     ("bytes_in_use", "SCAN size VIRTUAL TABLE INDEX 0:"): "as above",
+    ("active_jobs", "SCAN export_jobs USING INDEX export_jobs_active"): "as many as admission lets wait",
+    ("active_jobs", "USE TEMP B-TREE FOR ORDER BY"): "as above",
+    ("number_active", "SCAN export_jobs USING COVERING INDEX export_jobs_active"): "as above",
+    ("number_active", "SCAN (subquery-1)"): "what the limited step before it found",
+    ("number_ended", "SCAN (subquery-1)"): "as above",
+    ("running_jobs", "SCAN export_jobs USING INDEX export_jobs_leased"): "ends at the limit: what is under lease",
+    ("workers_seen", "USE TEMP B-TREE FOR GROUP BY"): "sorts what happened in some minutes",
     ("lost_attempts", "SCAN unpublished"): "a table of what is being staged or waits for the sweep: a handful",
 }
 
