@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from domain.parameters import digest
-from entrypoints.http import exports, imports, limits, public, results, tasks
+from entrypoints.http import exports, imports, limits, operations, public, results, tasks
 from entrypoints.http.answers import JSON, Answer
 from entrypoints.http.headers import etag
 from entrypoints.http.openapi import document
@@ -28,6 +28,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *exports.OPERATIONS,
     *results.OPERATIONS,
     *limits.OPERATIONS,
+    *operations.OPERATIONS,
     *public.OPERATIONS,
     Operation(
         id="getContract",

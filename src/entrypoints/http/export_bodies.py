@@ -41,7 +41,7 @@ def export_body(view: ExportView, *, now: Instant, base_url: str) -> Export:
         attempt_count=job.attempt_count,
         max_attempts=job.max_attempts,
         progress=ExportProgress(view.progress.rows_written, view.progress.rows_total) if view.progress else None,
-        request=_shown_request(asked) if asked else None,
+        request=request_of(job),
         result=None if gone else _result(view, asked, address),
         result_gone=ResultGone(at=format_instant(gone[1]), reason=gone[0]) if gone else None,
         error=_error(job, base_url),
@@ -51,6 +51,12 @@ def export_body(view: ExportView, *, now: Instant, base_url: str) -> Export:
             cancel=None if job.status.is_terminal else f"{address}/cancel",
         ),
     )
+
+
+def request_of(job: ExportJob) -> ShownRequest | None:
+    """Return what was asked for, as it was understood; None where this version of the service cannot read it."""
+    asked = _readable_parameters(job)
+    return _shown_request(asked) if asked else None
 
 
 def etag_of(view: ExportView, *, now: Instant) -> str:
@@ -116,22 +122,19 @@ def _shown_request(asked: ExportParameters) -> ShownRequest:
 
 # An export that has just been accepted, made by the function that makes all others.
 _ACCEPTED_AT: Final = parse_instant("2026-01-31T08:30:00Z")
-EXPORT_EXAMPLE: Final = export_body(
-    ExportView(
-        ExportJob(
-            id=JobId("019c13a2-8f10-7a44-8b1e-2d6c9e0f7a35"),
-            owner_id=OwnerId(1),
-            request_key="monthly report, 2026-01",
-            parameters_json=parameters.encode(ExportParameters()),
-            parameters_digest="",
-            status=JobStatus.QUEUED,
-            version=1,
-            created_at=_ACCEPTED_AT,
-            available_at=_ACCEPTED_AT,
-            deadline_at=parse_instant("2026-01-31T09:30:00Z"),
-            max_attempts=5,
-        )
-    ),
-    now=_ACCEPTED_AT,
-    base_url="",
+EXAMPLE_VIEW: Final = ExportView(
+    ExportJob(
+        id=JobId("019c13a2-8f10-7a44-8b1e-2d6c9e0f7a35"),
+        owner_id=OwnerId(1),
+        request_key="monthly report, 2026-01",
+        parameters_json=parameters.encode(ExportParameters()),
+        parameters_digest="",
+        status=JobStatus.QUEUED,
+        version=1,
+        created_at=_ACCEPTED_AT,
+        available_at=_ACCEPTED_AT,
+        deadline_at=parse_instant("2026-01-31T09:30:00Z"),
+        max_attempts=5,
+    )
 )
+EXPORT_EXAMPLE: Final = export_body(EXAMPLE_VIEW, now=_ACCEPTED_AT, base_url="")

@@ -121,6 +121,14 @@ EXPORT_ENDED: Final = _type(
     "An export that succeeded or failed cannot be cancelled any more.",
     "Read its status. The file of a succeeded export can be deleted with DELETE on its result.",
 )
+EVENT_REFUSED: Final = _type(
+    "event-refused",
+    409,
+    "The export's state does not allow this",
+    "No rule leads from its state to what was asked for: only a failed export can be requeued, and only one that "
+    "is queued or running can be cancelled.",
+    "Read the export again, with its history, and decide anew.",
+)
 EXPORT_NOT_READY: Final = _type(
     "export-not-ready",
     409,

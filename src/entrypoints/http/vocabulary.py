@@ -20,6 +20,7 @@ taken away and no default changes; answers may gain members.
 TAGS: Final = {
     "tasks": "To-do items of an owner.",
     "exports": "Files of an owner's tasks, made by a worker.",
+    "operations": "Every owner's exports and the queue, for whoever runs the service. The scope is `ops`.",
     "service": "The service itself. No token is needed.",
 }
 
@@ -30,6 +31,10 @@ PATH_PARAMETERS: Final[dict[str, Json]] = {
     },
     "export_id": {
         "description": "The id of an export: a UUID in lower case.",
+        "schema": {"type": "string", "format": "uuid", "pattern": UUID_PATTERN},
+    },
+    "job_id": {
+        "description": "The id of an export of any owner: a UUID in lower case.",
         "schema": {"type": "string", "format": "uuid", "pattern": UUID_PATTERN},
     },
     "slug": {

@@ -10,13 +10,14 @@ from msgspec import Struct, structs
 
 from adapters.sqlite import driver
 from domain.account import OwnerId, Scope, TokenId
-from domain.export import Chunk, ExportJob, Failure, LeaseToken
+from domain.export import Chunk, ErrorCode, ExportJob, Failure, FailureKind, LeaseToken
 from domain.ports import UnitOfWork
 from domain.rate import RatePolicy
 from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.work import claim_export, complete_export, fail_export, holder_of, stage_chunk
 from entrypoints.bootstrap import Application
 from entrypoints.http.app import create_app
+from entrypoints.http.operation import Operation
 from tests.builders import a_rendered_file, chunks_of
 from tests.entrypoints.http.recorder import Recorded
 
@@ -24,6 +25,7 @@ KEYED = {"Idempotency-Key": "key-1"}
 ANY_VERSION = {"If-Match": "*"}
 MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 CSV = {"Content-Type": "text/csv"}
+DEAD = Failure(FailureKind.PERMANENT, ErrorCode.RESULT_TOO_LARGE, "ResultTooLarge")
 
 
 def token_of(name: str) -> str:
@@ -122,6 +124,22 @@ def with_admission(application: Application, **limits: object) -> Application:
     """Return the application with other limits of what it accepts."""
     admission = structs.replace(application.policies.admission, **limits)
     return replace(application, policies=structs.replace(application.policies, admission=admission))
+
+
+async def a_path_of(api: Api, operation: Operation) -> str:
+    """Return a path of the operation that leads to something of the owner's, in a state in which it can be done."""
+    path = operation.path.replace("{slug}", "not-found")
+    if "{task_id}" in path:
+        path = path.replace("/v1/tasks/{task_id}", await api.new_task())
+    if "{export_id}" in path:
+        made = await api.finished_export(key=api.application.randomness.new_id())
+        path = path.replace("/v1/exports/{export_id}", made)
+    if "{job_id}" in path:
+        made = await api.new_export(key=api.application.randomness.new_id())
+        path = path.replace("{job_id}", made.rpartition("/")[2])
+        if operation.id == "requeueJob":
+            await fail(api.application, DEAD)
+    return path
 
 
 async def claimed(application: Application) -> ExportJob:

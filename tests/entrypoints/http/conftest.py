@@ -41,6 +41,7 @@ async def application(
             "ben": EVERYTHING,
             "tasks-only": frozenset({Scope.TASKS}),
             "exports-only": frozenset({Scope.EXPORTS}),
+            "ops-only": frozenset({Scope.OPS}),
         }.items():
             await opened.store.write(set_up_owner, name, scopes=scopes)
         yield opened

@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 from entrypoints.http.contract import OPERATIONS, openapi_json
 from entrypoints.http.operation import Operation
 from entrypoints.http.problem_types import PROBLEMS
-from tests.entrypoints.http.api import ANY_VERSION, Api
+from tests.entrypoints.http.api import ANY_VERSION, Api, a_path_of
 from tests.entrypoints.http.recorder import CONTRACT
 from tests.tree import ROOT
 
@@ -82,7 +82,7 @@ async def test_the_contract_is_served_as_it_is_committed(api: Api) -> None:
 async def test_the_example_of_every_body_is_accepted(operation: Operation, api: Api) -> None:
     """What the contract shows as a body can be sent as it stands, for each media type."""
     assert operation.body is not None
-    path = operation.path.replace("/v1/tasks/{task_id}", await api.new_task())
+    path = await a_path_of(api, operation)
     for media_type, example in operation.body.examples.items():
         content = example if isinstance(example, str) else json.dumps(example)
         headers = {"Content-Type": media_type, "Idempotency-Key": media_type.replace("/", "-"), **ANY_VERSION}
