@@ -20,10 +20,16 @@ from tempfile import TemporaryDirectory
 
 from adapters.system.clock import SystemClock
 from domain.account import Scope, TokenId, token_from
+from domain.errors import OwnerDisabled
+from domain.export import ErrorCode, JobId, LeaseToken
+from domain.parameters import ExportParameters
+from domain.policies import Policies, classify
 from domain.ports import UnitOfWork
 from domain.task import NewTask, TaskId
-from domain.use_cases.accounts import add_user, issue_token
+from domain.use_cases.accounts import add_user, disable_user, issue_token
+from domain.use_cases.exports import ExportRequest, enqueue_export
 from domain.use_cases.tasks import create_task
+from domain.use_cases.work import claim_export, fail_export, holder_of
 from entrypoints.bootstrap import assemble, migrate_database
 from entrypoints.http.contract import OPERATIONS
 from entrypoints.settings import Settings
@@ -35,6 +41,9 @@ CONTRACT = ROOT / "contracts" / "openapi.json"
 CONFIGURATION = ROOT / "contracts" / "schemathesis.toml"
 OWNERS = ("ann", "ben")
 SAMPLE_TASKS = 20
+# Dead letters to requeue, of an owner who is disabled: they fail again, for a reason that is told apart from a defect.
+DISABLED = "carl"
+DEAD_LETTERS = 20
 MOST_TURNED_AWAY = 0.2
 # Phases by round, and each round's share of the time. What leads from one operation to another comes first, since every
 # operation must succeed at least once; the deterministic inputs once; then everything that chance can find.
@@ -106,6 +115,8 @@ async def prepared(settings: Settings) -> dict[str, object]:
             await application.store.write(set_up, name, token=token, ids=ids)
             header = {"name": "Authorization", "value": f"Bearer {token}"}
             credentials.append({"name": name, "fixedHeaders": [header]})
+        ids = [application.randomness.new_id() for _ in range(DEAD_LETTERS)]
+        await application.store.write(bury, ids, policies=application.policies)
         return {"auth": credentials}
 
 
@@ -115,6 +126,21 @@ def set_up(uow: UnitOfWork, name: str, *, token: str, ids: list[str]) -> None:
     issue_token(uow, name, token_id=TokenId(ids[0]), token=token, scopes=frozenset(Scope))
     for number, task_id in enumerate(ids[1:]):
         create_task(uow, owner.id, NewTask(title=f"Sample {number}"), task_id=TaskId(task_id))
+
+
+def bury(uow: UnitOfWork, ids: list[str], *, policies: Policies) -> None:
+    """Add an owner who is disabled, and exports of theirs that failed for that reason."""
+    owner = add_user(uow, DISABLED)
+    for job_id in ids:
+        request = ExportRequest(
+            owner_id=owner.id, request_key=job_id, parameters=ExportParameters(), job_id=JobId(job_id)
+        )
+        enqueue_export(uow, request, policies=policies)
+        job = claim_export(uow, worker_id="prepared", lease_token=LeaseToken(job_id), lease=policies.lease)
+        assert job is not None
+        failure = classify(OwnerDisabled("the owner is disabled"))
+        fail_export(uow, holder_of(job), failure, jitter=0, policies=policies)
+    disable_user(uow, DISABLED)
 
 
 def rounds(service: Running, folder: Path, identities: Path, *, seconds: int, seed: int) -> Iterator[str]:
@@ -208,6 +234,8 @@ def verdict(service: Running) -> Iterator[str]:
         yield f"{turned_away:.0%} of the requests were turned away: this run proves little"
     for name in DEFECTS:
         for event in service.events(name):
+            if event.get("code") == ErrorCode.OWNER_DISABLED:
+                continue
             yield f"in the service's log: {json.dumps(event)}"
 
 
