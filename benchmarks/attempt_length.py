@@ -1,4 +1,4 @@
-"""How long an attempt takes, and what that means for an export at either limit: what the lease has to be longer than.
+"""How long an attempt takes: what the lease has to be longer than, and how many tasks fit the expected length of one.
 
 The shipped worker processes exports on the shipped store in a database of its own. Two shapes of task are measured: one
 of few bytes, which comes to the row limit first, and one of about the size at which both limits are met together.
@@ -96,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "at the limit": f"{options.rows * times:,.0f} rows, {size * times / 1e6:,.0f} MB",
             "would take, s": f"{seconds * times:.0f}",
             "of the lease": f"{seconds * times / settings.lease_seconds:.0%}",
+            f"in {settings.attempt_seconds:g} s": f"{settings.attempt_seconds * options.rows / seconds:,.0f} rows",
         }
     show(f"Exports of {options.rows:,} tasks, median of {ROUNDS} rounds, lease {settings.lease_seconds:g} s", rows)
     keep({"attempt_length": figures}, options.json)

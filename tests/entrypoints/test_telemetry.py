@@ -161,3 +161,11 @@ def test_evidence_tells_where_and_not_what() -> None:
 def test_evidence_of_a_refusal_has_its_sentence() -> None:
     """Our own refusals say what the matter is, in words that quote no one."""
     assert evidence_of(StoreFull("the disk is full"))["reason"] == "the disk is full"
+
+
+def test_evidence_of_a_group_is_that_of_its_gravest_member() -> None:
+    """What the log names is what decided about the export, not the group around it."""
+    group = ExceptionGroup("several", [StoreFull("the disk is full"), KeyError("buy milk")])
+    evidence = evidence_of(group)
+    assert evidence == evidence_of(group.exceptions[1])
+    assert (evidence["error"], "reason" in evidence) == ("KeyError", False)
