@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from domain import parameters as parameters_of
 from domain.account import OwnerId
-from domain.export import Chunk, Digests, ExportJob, ExportResult, JobId, JobStatus, RenderedFile, Staged
+from domain.export import Chunk, Digests, ExportJob, ExportResult, JobId, JobStatus, LeaseToken, RenderedFile, Staged
 from domain.gzip_member import GZIP_HEADER, deflated, gzip_byte_count, gzip_trailer
 from domain.instants import Instant
 from domain.lifecycle import Enqueue, Transition, enqueue
+from domain.maintenance import MaintenanceGrant
 from domain.parameters import ExportParameters
 from domain.task import NewTask, Task, TaskId, TaskStatus
 from domain.use_cases.exports import ExportRequest
@@ -146,3 +147,14 @@ def a_result(job_id: JobId, file: RenderedFile, *, attempt: int = 1, **members: 
         expires_at=Instant(START + HOUR),
     )
     return replace(result, **members)
+
+
+def a_grant(number: int = 1, **members: object) -> MaintenanceGrant:
+    """Return a grant of the lease of maintenance, for a minute from the start of the clock."""
+    grant = MaintenanceGrant(
+        number=number,
+        worker_id="worker-1",
+        lease_token=LeaseToken(f"maintenance-token-{number}"),
+        lease_until=Instant(START + 60_000),
+    )
+    return replace(grant, **members)

@@ -11,7 +11,15 @@ from adapters.sqlite import migrate
 from adapters.sqlite.store import SqliteStore
 from domain.account import User
 from domain.admission import AdmissionPolicy
-from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.policies import (
+    BreakerPolicy,
+    DeadlinePolicy,
+    LeasePolicy,
+    MaintenancePolicy,
+    Policies,
+    ResultPolicy,
+    RetryPolicy,
+)
 from domain.rate import RatePolicy
 from domain.use_cases.accounts import add_user
 from tests.fakes import ManualClock, SequentialRandomness
@@ -65,6 +73,12 @@ def policies() -> Policies:
             assumed=timedelta(seconds=2),
         ),
         requests=RatePolicy(quota=1_000, window_seconds=10),
+        maintenance=MaintenancePolicy(
+            lease=timedelta(minutes=1),
+            longest_lease=timedelta(minutes=2),
+            download=timedelta(hours=1),
+            retention=timedelta(days=30),
+        ),
     )
 
 

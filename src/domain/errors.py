@@ -20,6 +20,7 @@ Refusal
 │   ├── NoSuchTransition          no rule leads from this status by this event
 │   ├── NotHolding                the attempt's lease ended or belongs to another
 │   └── GuardRefused              a rule exists, but one of its conditions does not hold
+├── NotMaintaining                the lease of maintenance ended or belongs to another
 ├── PermanentFailure              an attempt that no retry can mend
 │   ├── InvalidParameters         the stored parameters cannot be decoded any more
 │   ├── OwnerDisabled             the owner was disabled after the export was accepted
@@ -162,6 +163,10 @@ class NotHolding(ProtocolRefusal):
 
 class GuardRefused(ProtocolRefusal):
     """A rule exists for this event, and one of its conditions does not hold."""
+
+
+class NotMaintaining(Refusal):
+    """The lease of maintenance ended, or another worker holds it: the presenter can delete nothing."""
 
 
 class PermanentFailure(Refusal):

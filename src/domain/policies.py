@@ -119,6 +119,20 @@ class ResultPolicy(Struct, frozen=True):
         return later(now, self.retention)
 
 
+class MaintenancePolicy(Struct, frozen=True):
+    """How long one holder maintains, and how long what is over is kept.
+
+    `longest_lease` is to the lease of maintenance what it is to a claim's. `download` is the time that a download which
+    began before its result expired has to finish. `retention` is how long an export's row, its history and an
+    idempotency key are kept after their end.
+    """
+
+    lease: timedelta
+    longest_lease: timedelta
+    download: timedelta
+    retention: timedelta
+
+
 class Policies(Struct, frozen=True):
     """All of them, as one deployment is configured."""
 
@@ -127,6 +141,7 @@ class Policies(Struct, frozen=True):
     breaker: BreakerPolicy
     deadline: DeadlinePolicy
     result: ResultPolicy
+    maintenance: MaintenancePolicy
     admission: AdmissionPolicy
     requests: RatePolicy
 

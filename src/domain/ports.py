@@ -28,6 +28,7 @@ from domain.export import (
 )
 from domain.instants import Instant
 from domain.lifecycle import Transition
+from domain.maintenance import MaintenanceGrant
 from domain.pages import Position
 from domain.parameters import ExportParameters, FormulaProtection
 from domain.task import NewTask, Task, TaskFilter
@@ -161,6 +162,10 @@ class IdempotencyKeys(Protocol):
         """Keep an outcome, as of now."""
         ...
 
+    def forget(self, *, before: Instant, limit: int) -> int:
+        """Delete up to `limit` outcomes that were kept at or before the instant; return how many were."""
+        ...
+
 
 class Imports(Protocol):
     """Imports that are under way: their tasks are stored in several transactions and become visible in one."""
@@ -235,6 +240,13 @@ class ExportQueue(Protocol):
 
         First running ones with a dead lease (over, or running past `longest_lease_until`), then queued ones that are
         available: one of each owner that waits and has fewer than `running_limit` running, by the owners' turns.
+        """
+        ...
+
+    def hopeless(self, *, as_of: Instant, longest_lease_until: Instant, limit: int) -> list[ExportJob]:
+        """Return jobs that can never succeed any more, whether or not a claim would meet them.
+
+        Those whose deadline is at or before `as_of`, and those whose budget is spent and that no live lease holds.
         """
         ...
 
@@ -346,7 +358,21 @@ class ExportResults(Protocol):
         ...
 
     def mark_gone(self, job_id: JobId, *, reason: GoneReason) -> None:
-        """Make the result unreadable as of now, and hand its chunks to the sweep."""
+        """Make the result unreadable as of now, and hand its chunks to the sweep.
+
+        What is gone already stays as it is, but for one that expired and is deleted then: its chunks go at once.
+        """
+        ...
+
+    def expired(self, *, as_of: Instant, limit: int) -> list[ExportResult]:
+        """Return results that expired at or before the instant and are not marked as gone, longest over first."""
+        ...
+
+    def mark_expired(self, job_id: JobId, *, needed_until: Instant) -> None:
+        """Record that the result is gone since its `expires_at`, and hand its chunks to the sweep.
+
+        Until `needed_until` they are not lost: a download that began in time reads on.
+        """
         ...
 
 
@@ -379,12 +405,50 @@ class ResultStore(Protocol):
         """Return one chunk as it is stored, unverified."""
         ...
 
-    def lost(self, *, limit: int) -> list[Attempt]:
-        """Return attempts whose bytes no one can need: neither published nor the current one of a running job."""
+    def lost(self, *, as_of: Instant, limit: int) -> list[Attempt]:
+        """Return attempts whose bytes no one can need any more at the instant.
+
+        They are neither published, nor the current one of a running job, nor of a result that expired so lately that
+        downloads may still run.
+        """
         ...
 
     def delete(self, attempt: Attempt, *, limit: int) -> bool:
         """Delete up to `limit` chunks of the attempt; tell whether none is left."""
+        ...
+
+
+class MaintenanceLease(Protocol):
+    """The one lease of maintenance."""
+
+    def last(self) -> MaintenanceGrant | None:
+        """Return the last grant, live or not; None before the first."""
+        ...
+
+    def grant(self, made: MaintenanceGrant) -> None:
+        """Keep a grant as the last one.
+
+        Its number must be higher than the last one's: otherwise nothing changes and `StaleVersion` is raised.
+        """
+        ...
+
+
+class Retention(Protocol):
+    """What is removed for good once its time is over, and the place that it took."""
+
+    def ended(self, *, before: Instant, limit: int) -> list[JobId]:
+        """Return jobs that ended at or before the instant and that nothing but their history is left of.
+
+        Neither a result that is not marked as gone, nor bytes of any attempt: those go first.
+        """
+        ...
+
+    def forget(self, job_id: JobId) -> None:
+        """Delete a job, with its history and the record of its result. Its idempotency key is free again."""
+        ...
+
+    def give_back(self, *, pages: int) -> int:
+        """Return up to so many free pages of the database to the file system; tell how many were."""
         ...
 
 
@@ -426,6 +490,15 @@ class UnitOfWork(Protocol):
     def results(self) -> ExportResults: ...  # noqa: D102
     @property
     def result_store(self) -> ResultStore: ...  # noqa: D102
+    @property
+    def maintenance(self) -> MaintenanceLease:
+        """Who maintains."""
+        ...
+
+    @property
+    def retention(self) -> Retention:
+        """What is over for good."""
+        ...
 
 
 class Bulkhead(StrEnum):
@@ -459,6 +532,14 @@ class Store(Protocol):
         """Run the function on one snapshot, with nothing to commit and no lock taken.
 
         Raises `PoolExhausted` when no connection of the pool is free within its limit, `StoreUnavailable`.
+        """
+        ...
+
+    def checkpoint(self) -> Awaitable[None]:
+        """Move what is committed to where it stays, as far as readers allow, and shorten the log if that is all of it.
+
+        Waits for no reader and no writer, disturbs none, and changes nothing that anybody reads. Raises
+        `StoreUnavailable`.
         """
         ...
 

@@ -15,7 +15,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from domain.admission import AdmissionPolicy
-from domain.policies import BreakerPolicy, DeadlinePolicy, LeasePolicy, Policies, ResultPolicy, RetryPolicy
+from domain.policies import (
+    BreakerPolicy,
+    DeadlinePolicy,
+    LeasePolicy,
+    MaintenancePolicy,
+    Policies,
+    ResultPolicy,
+    RetryPolicy,
+)
 from domain.rate import RatePolicy
 
 PREFIX: Final = "FENCEPOST_"
@@ -25,6 +33,7 @@ _YEAR: Final = 31_536_000  # seconds
 # What must not exceed what. An attempt is expected to end within its lease, and a lease by the longest one.
 _IN_ORDER: Final = (
     ("lease_seconds", "longest_lease_seconds"),
+    ("maintenance_lease_seconds", "longest_lease_seconds"),
     ("attempt_seconds", "lease_seconds"),
     ("retry_floor_seconds", "retry_cap_seconds"),
     ("breaker_pause_seconds", "breaker_longest_pause_seconds"),
@@ -111,6 +120,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result_retention_seconds: Annotated[
         int, Meta(ge=1, le=100 * _YEAR, description="how long a result can be read")
     ] = 604_800
+    download_seconds: Annotated[
+        int, Meta(ge=0, le=_YEAR, description="how long a download that began before its result expired may take")
+    ] = 3600
+    job_retention_seconds: Annotated[
+        int, Meta(ge=1, le=200 * _YEAR, description="how long an ended export and an idempotency key are kept")
+    ] = 2_592_000
 
     max_pending: Annotated[
         int, Meta(ge=1, le=1_000_000, description="exports that may wait; more are refused until some are done")
@@ -157,7 +172,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     holding_check_seconds: Annotated[
         float, Meta(gt=0, le=60, description="how often a working worker checks that the job is still its own")
     ] = 0.5
-    sweep_seconds: Annotated[float, Meta(gt=0, le=86400, description="how often lost bytes are looked for")] = 30
+    maintenance_seconds: Annotated[
+        float, Meta(gt=0, le=86400, description="how often a worker looks for what is over, and removes it")
+    ] = 30
+    maintenance_lease_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="how long one worker maintains before another may")
+    ] = 120
+    maintenance_budget_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="how long one look may work before it leaves the rest to the next")
+    ] = 10
     drain_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="how long a stopping process may finish what it began")
     ] = 20
@@ -200,6 +223,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise SettingsError(f"{PREFIX}{shorter.upper()} must not exceed {PREFIX}{longer.upper()}")
         if self.write_wait_seconds * 2 > self.lease_seconds and self.write_wait_seconds > 1:
             raise SettingsError(f"{PREFIX}WRITE_WAIT_SECONDS must be at most half of {PREFIX}LEASE_SECONDS")
+        if self.job_retention_seconds < self.result_retention_seconds + self.download_seconds:
+            raise SettingsError(
+                f"{PREFIX}JOB_RETENTION_SECONDS must be at least the sum of {PREFIX}RESULT_RETENTION_SECONDS and "
+                f"{PREFIX}DOWNLOAD_SECONDS: a result is not kept longer than its export"
+            )
 
     @property
     def database_path(self) -> Path:
@@ -243,6 +271,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 assumed=timedelta(seconds=self.attempt_seconds),
             ),
             requests=RatePolicy(self.requests_per_owner, self.requests_window_seconds),
+            maintenance=MaintenancePolicy(
+                lease=timedelta(seconds=self.maintenance_lease_seconds),
+                longest_lease=timedelta(seconds=self.longest_lease_seconds),
+                download=timedelta(seconds=self.download_seconds),
+                retention=timedelta(seconds=self.job_retention_seconds),
+            ),
         )
 
 

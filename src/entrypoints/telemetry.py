@@ -49,7 +49,11 @@ class LogEvent(StrEnum):
     STORE_FAILED = "store.failed"
     BREAKER_OPENED = "breaker.opened"
     BREAKER_CLOSED = "breaker.closed"
-    SWEEP_DONE = "sweep.done"
+    CLOCK_JUMPED = "clock.jumped"
+
+    MAINTENANCE_TAKEN = "maintenance.taken"
+    MAINTENANCE_DONE = "maintenance.done"
+    MAINTENANCE_LOST = "maintenance.lost"
 
     ATTEMPT_STARTED = "attempt.started"
     ATTEMPT_SUCCEEDED = "attempt.succeeded"

@@ -18,19 +18,16 @@ from domain.errors import EnvironmentFailure
 from domain.export import ExportJob, LeaseToken
 from domain.policies import Breaker
 from domain.ports import Bulkhead, Randomness
-from domain.use_cases.imports import sweep_imports
-from domain.use_cases.work import claim_export, has_work, sweep_lost_attempts
+from domain.use_cases.work import claim_export, has_work
 from entrypoints.attempt import AttemptRun, Outcome, StuckAttemptError
 from entrypoints.bootstrap import Application, assemble
+from entrypoints.maintenance import Maintenance
 from entrypoints.resting import rest
 from entrypoints.settings import Settings
 from entrypoints.telemetry import LogEvent, configure, evidence_of, logger
 
 log = logger()
 
-# What one sweeping transaction deletes at most: each keeps the write lock for some milliseconds only.
-_CHUNKS_A_SWEEP: Final = 16
-_TASKS_A_SWEEP: Final = 500
 # The exit status of a process that cannot stop its own computation (EX_SOFTWARE of sysexits.h).
 _EXIT_STUCK: Final = 70
 
@@ -43,8 +40,7 @@ class Worker:
         self._worker_id = worker_id
         self._stopping = stopping
         self._breaker = Breaker(app.policies.breaker)
-        self._sweep_at = app.clock.monotonic()
-        self._swept_count = 0
+        self._maintenance = Maintenance(app, worker_id=worker_id)
 
     async def run(self) -> None:
         """Work until `stopping` is set and the attempt under way has ended, within the drain time.
@@ -72,16 +68,6 @@ class Worker:
         lease_seconds = min(self._app.settings.lease_seconds, (job.deadline_at - asked_now) / 1000)
         return await AttemptRun(self._app, job, lease_ends=asked_at + lease_seconds, stopping=self._stopping).run()
 
-    async def sweep(self) -> bool:
-        """Delete one small batch of bytes that no one can need; tell whether there may be more.
-
-        Raises:
-            EnvironmentFailure: the store could not do it.
-        """
-        found_chunks = await self._app.store.write(sweep_lost_attempts, limit=_CHUNKS_A_SWEEP)
-        found_tasks = await self._app.store.write(sweep_imports, limit=_TASKS_A_SWEEP)
-        return found_chunks or found_tasks
-
     async def _claim(self) -> ExportJob | None:
         store, lease = self._app.store, self._app.policies.lease
         if not await store.read(Bulkhead.OPERATIONS, has_work, lease=lease):
@@ -90,17 +76,17 @@ class Worker:
         return await store.write(claim_export, worker_id=self._worker_id, lease_token=token, lease=lease)
 
     async def _turn(self) -> float:
-        """Sweep a batch when it is time, process an export when there is one; return how long to rest, in seconds."""
-        outcome, swept = None, False
+        """Maintain a little when it is time, process an export when there is one; return how many seconds to rest."""
+        outcome, has_more = None, False
         try:
-            swept = await self._sweep_when_due()
+            has_more = await self._maintenance.step()
             if self._breaker.lets_through(self._app.clock.monotonic()):
                 outcome = await self.process_next()
         except EnvironmentFailure as failure:
             log.warning(LogEvent.STORE_FAILED, **evidence_of(failure))
             outcome = Outcome.EXCUSED
         self._tell_breaker(outcome)
-        if outcome not in {None, Outcome.EXCUSED} or swept:
+        if outcome not in {None, Outcome.EXCUSED} or has_more:
             return 0
         # Evenly spread around the setting, so that workers which started together do not ask together.
         return self._app.settings.worker_poll_seconds * (0.75 + self._app.randomness.fraction() / 2)
@@ -117,21 +103,6 @@ class Worker:
             log.error(LogEvent.BREAKER_OPENED, failures=self._breaker.failure_count)
         if before.is_open and not self._breaker.is_open:
             log.info(LogEvent.BREAKER_CLOSED, failures=before.failure_count)
-
-    async def _sweep_when_due(self) -> bool:
-        now = self._app.clock.monotonic()
-        if now < self._sweep_at:
-            return False
-        # Set first: a sweep that fails is tried again when the next one is due, and not before every claim.
-        self._sweep_at = now + self._app.settings.sweep_seconds * (0.75 + self._app.randomness.fraction() / 2)
-        more = await self.sweep()
-        if more:
-            self._sweep_at = now
-            self._swept_count += 1
-        elif self._swept_count:
-            log.info(LogEvent.SWEEP_DONE, batches=self._swept_count)
-            self._swept_count = 0
-        return more
 
 
 async def run_worker(settings: Settings, *, worker_id: str | None = None) -> None:

@@ -11,13 +11,13 @@ import msgspec
 from domain.account import OwnerId, Scope, TokenId, token_from
 from domain.errors import StoreBusy
 from domain.export import ExportJob, ExportResult, HistoryEntry, JobId, Progress
+from domain.maintenance import MaintenanceGrant
 from domain.parameters import ExportParameters
 from domain.ports import Attempt, Bulkhead, UnitOfWork
 from domain.task import NewTask, TaskFilter, TaskId
 from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.exports import ExportRequest, cancel_export, enqueue_export, read_chunk
 from domain.use_cases.imports import begin_import, publish_import, store_batch
-from domain.use_cases.work import sweep_lost_attempts
 from entrypoints.bootstrap import Application, assemble, migrate_database
 from entrypoints.settings import Settings
 
@@ -114,11 +114,18 @@ class Site:
 
     async def has_orphans(self) -> bool:
         """Tell whether there are bytes that no one can need."""
-        return bool(await self._app.store.read(Bulkhead.EXPORTS, lambda uow: uow.result_store.lost(limit=1)))
+        return bool(
+            await self._app.store.read(Bulkhead.EXPORTS, lambda uow: uow.result_store.lost(as_of=uow.now, limit=1))
+        )
 
-    async def sweep(self) -> bool:
-        """Delete some bytes that no one can need; tell whether there may be more."""
-        return await self._app.store.write(sweep_lost_attempts, limit=100)
+    async def maintainer(self) -> MaintenanceGrant | None:
+        """Return the last grant of the lease of maintenance."""
+        return await self._app.store.read(Bulkhead.OPERATIONS, lambda uow: uow.maintenance.last())
+
+    async def has_bytes(self, result: ExportResult) -> bool:
+        """Tell whether the first chunk of the result is stored."""
+        attempt = Attempt(result.job_id, result.attempt)
+        return await self._app.store.read(Bulkhead.DOWNLOADS, lambda uow: uow.result_store.read(attempt, 0)) is not None
 
     async def can_write(self) -> bool:
         """Tell whether the write lock is to be had: a stopped process may hold it."""
@@ -154,7 +161,8 @@ async def site(directory: Path, template: Path, owner_id: OwnerId, **configured:
         "lease_seconds": 5,
         "write_wait_seconds": 1,
         "worker_poll_seconds": 0.05,
-        "sweep_seconds": 0.5,
+        "maintenance_seconds": 0.5,
+        "maintenance_lease_seconds": 2,
     }
     settings = msgspec.convert(stated | configured, Settings)
     async with assemble(settings) as app:

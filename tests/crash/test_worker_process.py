@@ -30,9 +30,9 @@ async def test_a_killed_worker_loses_no_export(open_site: OpenSite) -> None:
             assert first.ended() == -signal.SIGKILL
         job = await site.job(job_id)
         assert (job.status, job.attempt_count) == (JobStatus.RUNNING, 1)
-        with fencepost("worker", settings=site.settings, directory=site.directory) as second:
+        with fencepost("worker", settings=site.settings, directory=site.directory):
             await eventually_so(lambda: site.has_ended(job_id))
-            second.event("sweep.done")
+            await eventually_so(lambda: swept(site))
         job, result = await site.job(job_id), await site.result(job_id)
         assert (job.status, job.attempt_count, job.excused_count) == (JobStatus.SUCCEEDED, 2, 0)
         assert await told(site, job_id) == [("enqueue", 0), ("claim", 1), ("claim", 2), ("complete", 2)]
@@ -68,14 +68,15 @@ async def test_a_worker_that_slept_past_its_lease_commits_nothing(open_site: Ope
             assert first.ended() == 0
         assert (await told(site, job_id), await site.result(job_id)) == before
         assert before[0] == [("enqueue", 0), ("claim", 1), ("claim", 2), ("complete", 2)]
-        await eventually_so(lambda: swept(site))
+        with fencepost("worker", settings=site.settings, directory=site.directory):
+            await eventually_so(lambda: swept(site))
         assert before[1] is not None
         await site.file(before[1])
 
 
 async def swept(site: Site) -> bool:
-    """Sweep; tell whether nothing is left."""
-    return not await site.sweep()
+    """Tell whether no bytes are left that no one can need."""
+    return not await site.has_orphans()
 
 
 async def test_cancelling_stops_a_worker_in_the_middle(open_site: OpenSite) -> None:
@@ -115,7 +116,8 @@ async def test_a_worker_without_time_gives_its_export_back(open_site: OpenSite) 
         job = await site.job(job_id)
         assert (job.status, job.attempt_count, job.excused_count) == (JobStatus.QUEUED, 1, 1)
         assert await told(site, job_id) == [("enqueue", 0), ("claim", 1), ("release", 1)]
-        await eventually_so(lambda: swept(site))
+        with fencepost("worker", settings=site.settings, directory=site.directory):
+            await eventually_so(lambda: swept(site))
         assert await site.progress(job_id, 1) is None
 
 

@@ -8,10 +8,12 @@ from typing import Any, Final
 from adapters.sqlite import driver
 from domain.account import User
 from domain.export import Chunk, ErrorCode, ExportJob, Failure, FailureKind, JobId, JobStatus, LeaseToken
+from domain.maintenance import MaintenanceGrant
 from domain.parameters import ExportParameters
 from domain.policies import Policies
 from domain.ports import Bulkhead, Randomness, Store
 from domain.use_cases.exports import ExportRequest, cancel_export, enqueue_export
+from domain.use_cases.maintenance import Chore, maintain, take_maintenance
 from domain.use_cases.work import (
     Holder,
     claim_export,
@@ -20,7 +22,6 @@ from domain.use_cases.work import (
     holder_of,
     release_export,
     stage_chunk,
-    sweep_lost_attempts,
 )
 from tests.builders import a_rendered_file, chunks_of
 from tests.fakes import ManualClock
@@ -39,6 +40,7 @@ class Bench:
         self.policies = policies
         self.clock = clock
         self._randomness = randomness
+        self._grant: MaintenanceGrant | None = None
 
     async def enqueue(self, owner: User, key: str = "key-1", **parameters: Any) -> ExportJob:  # noqa: ANN401 - members
         """Ask for an export."""
@@ -106,10 +108,23 @@ class Bench:
                 pass
         return await self.job(job.id)
 
+    async def take_maintenance(self, worker_id: str = "worker-1") -> MaintenanceGrant | None:
+        """Ask for the lease of maintenance."""
+        token = LeaseToken(self._randomness.new_secret())
+        policy = self.policies.maintenance
+        return await self.store.write(take_maintenance, worker_id=worker_id, lease_token=token, policy=policy)
+
+    async def maintain(self, chore: Chore, grant: MaintenanceGrant | None = None) -> int:
+        """Do one batch of the chore: under the grant, or as the only one who maintains here."""
+        if grant is None:
+            self._grant = grant = await self.take_maintenance() or self._grant
+            assert grant is not None
+        return await self.store.write(maintain, grant, chore, as_of=self.clock.now(), policies=self.policies)
+
     async def sweep(self) -> int:
-        """Sweep until nothing is left to sweep; return how often there was something."""
+        """Sweep chunks until nothing is left to sweep; return how often there was something."""
         times = 0
-        while await self.store.write(sweep_lost_attempts, limit=1):
+        while await self.maintain(Chore.SWEEP_CHUNKS):
             times += 1
         return times
 

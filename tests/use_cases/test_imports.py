@@ -1,6 +1,5 @@
 """Imports: stored in short transactions, shown in one, remembered under a key, and taken back when they die."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -12,17 +11,15 @@ from domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from domain.ports import Bulkhead, KeyedOutcome
 from domain.task import NewTask, Task, TaskFilter, TaskId
 from domain.use_cases.imports import (
-    ABANDONED_AFTER,
     IMPORT_ROUTE,
     begin_import,
     discard_import,
     publish_import,
     store_batch,
-    sweep_imports,
 )
 from domain.use_cases.tasks import list_tasks
 from tests.builders import a_new_task, an_id
-from tests.fakes import START, ManualClock
+from tests.fakes import START
 from tests.use_cases.bench import contents
 
 UNKEYED: Final = None
@@ -119,40 +116,6 @@ async def test_another_owner_can_use_the_key(store: SqliteStore, owner: User, ne
     for number, someone in enumerate((owner, neighbour)):
         opened = await stored(store, someone, first=1 + 10 * number)
         assert await store.write(publish_import, someone.id, opened, keyed=keyed(someone.id)) is None
-
-
-async def test_the_sweep_takes_back_what_was_abandoned_in_batches(
-    store: SqliteStore, database: Path, owner: User, clock: ManualClock
-) -> None:
-    """After its time and not before; what is published, or under way since less than that, stays."""
-    published = await stored(store, owner, 2)
-    await store.write(publish_import, owner.id, published, keyed=UNKEYED)
-    await stored(store, owner, 5, first=11)
-    clock.advance(ABANDONED_AFTER)
-    assert not await store.write(sweep_imports, limit=2)
-    clock.advance(timedelta(milliseconds=1))
-    under_way = await stored(store, owner, 3, first=21)
-    left = []
-    for _ in range(4):
-        more = await store.write(sweep_imports, limit=2)
-        left.append((len(contents(database)["tasks"]), more))
-    assert left == [(8, True), (6, True), (5, True), (5, False)]
-    await store.write(publish_import, owner.id, under_way, keyed=UNKEYED)
-    assert len(await visible(store, owner)) == 5
-
-
-async def test_an_import_that_is_taken_back_too_early_is_refused_and_never_shown_by_half(
-    store: SqliteStore, owner: User, clock: ManualClock
-) -> None:
-    """Its process may live still: neither its next batch nor its publishing succeeds."""
-    number = await stored(store, owner, 5)
-    clock.advance(ABANDONED_AFTER + timedelta(milliseconds=1))
-    assert await store.write(sweep_imports, limit=2)
-    with pytest.raises(NotFound):
-        await store.write(store_batch, owner.id, number, rows(2, first=11))
-    with pytest.raises(NotFound):
-        await store.write(publish_import, owner.id, number, keyed=UNKEYED)
-    assert await visible(store, owner) == []
 
 
 async def test_taking_back_what_was_published_comes_to_an_end(store: SqliteStore, owner: User) -> None:

@@ -37,7 +37,6 @@ from domain.use_cases.work import (
     holder_of,
     prepare_attempt,
     still_holds,
-    sweep_lost_attempts,
     was_committed,
 )
 from tests.builders import a_rendered_file, an_id, chunks_of
@@ -633,20 +632,6 @@ async def test_the_sweep_takes_the_bytes_of_lost_attempts_and_no_others(
     await bench.complete(current)
     assert await bench.sweep() == 0
     assert len(contents(database)["export_result_chunks"]) == 2 * len(CHUNKS)
-
-
-async def test_one_sweep_takes_a_bounded_number_of_chunks(bench: Bench, database: Path, owner: User) -> None:
-    """And says whether there may be more, so that the next one goes on."""
-    await bench.enqueue(owner)
-    holder = await bench.claim()
-    await bench.stage(holder, chunks_of(*(f"{number}\r\n" for number in range(5))))
-    assert not await bench.store.write(sweep_lost_attempts, limit=2)
-    await bench.release(holder)
-    left = []
-    for _ in range(4):
-        more = await bench.store.write(sweep_lost_attempts, limit=2)
-        left.append((len(contents(database)["export_result_chunks"]), more))
-    assert left == [(3, True), (1, True), (0, True), (0, False)]
 
 
 async def test_progress_of_a_lost_attempt_is_not_shown_for_the_next(

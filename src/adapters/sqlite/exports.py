@@ -130,6 +130,17 @@ class SqliteExportQueue:
             for row in self._connection.execute(SQL[name], bindings).fetchall()
         ][:limit]
 
+    def hopeless(self, *, as_of: Instant, longest_lease_until: Instant, limit: int) -> list[ExportJob]:
+        """Return jobs that can never succeed any more."""
+        bindings = {"as_of": as_of, "longest_lease_until": longest_lease_until, "limit": limit}
+        # A job can be both late and spent; it is one job.
+        found = {
+            row[0]: fact(ExportJob, row)
+            for name in ("late_jobs", "spent_jobs")
+            for row in self._connection.execute(SQL[name], bindings).fetchall()
+        }
+        return list(found.values())[:limit]
+
     def _let_due_jobs_join(self) -> None:
         bindings = {"now": self._now, "limit": _DUE_AT_ONCE}
         for job_id, owner_id in self._connection.execute(SQL["due_from_backoff"], bindings).fetchall():

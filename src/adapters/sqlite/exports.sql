@@ -151,3 +151,18 @@ UPDATE owner_lines SET running_count = running_count - 1 WHERE owner_user_id = :
 -- one behind it and nobody stands further back. Not the first that waits: that can be an owner who was passed over, and
 -- so old a turn would be served before all others, or one who was just served, and so late a turn after them once more.
 SELECT max(coalesce((SELECT turn FROM owner_lines ORDER BY turn DESC LIMIT 1), 0) - 1, 0);
+
+-- name: late_jobs
+-- By export_jobs_by_deadline, from its start. A lease ends with the deadline at the latest, so none of them is live.
+SELECT {job} FROM export_jobs
+WHERE finished_at IS NULL AND deadline_at <= :as_of
+    AND (lease_until IS NULL OR lease_until <= :as_of OR lease_until > :longest_lease_until)
+ORDER BY deadline_at LIMIT :limit;
+
+-- name: spent_jobs
+-- By export_jobs_on_last_attempt, which holds the last attempts only: one for each worker that is at one, and those
+-- that were lost.
+SELECT {job} FROM export_jobs
+WHERE finished_at IS NULL AND max_attempts <= attempt_count - excused_count
+    AND (lease_until IS NULL OR lease_until <= :as_of OR lease_until > :longest_lease_until)
+ORDER BY lease_until LIMIT :limit;

@@ -37,7 +37,17 @@ class SqliteExportResults:
     def mark_gone(self, job_id: JobId, *, reason: GoneReason) -> None:
         """Make the result unreadable as of now, and hand its chunks to the sweep."""
         self._connection.execute(SQL["mark_result_gone"], {"job_id": job_id, "now": self._now, "reason": reason})
-        self._connection.execute(SQL["hand_to_sweep"], {"job_id": job_id})
+        self._connection.execute(SQL["hand_to_sweep"], {"job_id": job_id, "needed_until": self._now})
+
+    def expired(self, *, as_of: Instant, limit: int) -> list[ExportResult]:
+        """Return results that expired at or before the instant and are not marked as gone."""
+        rows = self._connection.execute(SQL["expired_results"], {"as_of": as_of, "limit": limit}).fetchall()
+        return [fact(ExportResult, row) for row in rows]
+
+    def mark_expired(self, job_id: JobId, *, needed_until: Instant) -> None:
+        """Record that the result is gone since its `expires_at`, and hand its chunks to the sweep."""
+        self._connection.execute(SQL["mark_result_expired"], {"job_id": job_id})
+        self._connection.execute(SQL["hand_to_sweep"], {"job_id": job_id, "needed_until": needed_until})
 
 
 class SqliteResultStore:
@@ -76,9 +86,10 @@ class SqliteResultStore:
         row = self._connection.execute(SQL["read_chunk"], _key(attempt) | {"seq": seq}).fetchone()
         return fact(Chunk, row) if row else None
 
-    def lost(self, *, limit: int) -> list[Attempt]:
-        """Return attempts whose bytes no one can need."""
-        return [fact(Attempt, row) for row in self._connection.execute(SQL["lost_attempts"], {"limit": limit})]
+    def lost(self, *, as_of: Instant, limit: int) -> list[Attempt]:
+        """Return attempts whose bytes no one can need any more at the instant."""
+        bindings = {"as_of": as_of, "limit": limit}
+        return [fact(Attempt, row) for row in self._connection.execute(SQL["lost_attempts"], bindings)]
 
     def delete(self, attempt: Attempt, *, limit: int) -> bool:
         """Delete up to `limit` chunks of the attempt; tell whether none is left."""

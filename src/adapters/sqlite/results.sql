@@ -1,3 +1,8 @@
+-- part: result
+-- A whole result, in the order of the members of `ExportResult`.
+job_id, attempt, content_type, chunk_count, byte_count, sha256, gzip_byte_count, gzip_sha256, crc32, row_count,
+    formula_escaped_count, snapshot_at, created_at, expires_at, gone_at, gone_reason
+
 -- name: publish_result
 -- One row; the key makes a second result of a job impossible.
 INSERT INTO export_results (
@@ -11,19 +16,27 @@ VALUES (
 
 -- name: find_result
 -- One row, by key.
-SELECT job_id, attempt, content_type, chunk_count, byte_count, sha256, gzip_byte_count, gzip_sha256, crc32, row_count,
-    formula_escaped_count, snapshot_at, created_at, expires_at, gone_at, gone_reason
-FROM export_results WHERE job_id = :job_id;
+SELECT {result} FROM export_results WHERE job_id = :job_id;
+
+-- name: expired_results
+-- By export_results_by_expiry, from its start.
+SELECT {result} FROM export_results
+WHERE gone_at IS NULL AND expires_at <= :as_of ORDER BY expires_at LIMIT :limit;
+
+-- name: mark_result_expired
+-- One row, by key; a second time, or after it was deleted, changes nothing.
+UPDATE export_results SET gone_at = expires_at, gone_reason = 'expired' WHERE job_id = :job_id AND gone_at IS NULL;
 
 -- name: mark_result_gone
--- One row, by key; a second time changes nothing.
-UPDATE export_results SET gone_at = :now, gone_reason = :reason WHERE job_id = :job_id AND gone_at IS NULL;
+-- One row, by key. What was deleted stays so; what had expired can still be deleted.
+UPDATE export_results SET gone_at = :now, gone_reason = :reason
+WHERE job_id = :job_id AND (gone_at IS NULL OR (gone_reason = 'expired' AND :reason = 'deleted'));
 
 -- name: hand_to_sweep
--- One row, by key: the result's chunks are no longer published.
-INSERT INTO unpublished_attempts (job_id, attempt, rows_written, rows_total)
-SELECT job_id, attempt, row_count, row_count FROM export_results WHERE job_id = :job_id
-ON CONFLICT DO NOTHING;
+-- One row, by key: the result's chunks are no longer published. Whoever needs them no longer at an earlier instant wins.
+INSERT INTO unpublished_attempts (job_id, attempt, rows_written, rows_total, needed_until)
+SELECT job_id, attempt, row_count, row_count, :needed_until FROM export_results WHERE job_id = :job_id
+ON CONFLICT (job_id, attempt) DO UPDATE SET needed_until = min(needed_until, excluded.needed_until);
 
 -- name: stage_chunk
 -- One row of about a megabyte before compression: the lock is held for one short write.
@@ -67,11 +80,11 @@ FROM export_result_chunks WHERE job_id = :job_id AND attempt = :attempt AND seq 
 DELETE FROM unpublished_attempts WHERE job_id = :job_id AND attempt = :attempt;
 
 -- name: lost_attempts
--- The table holds what is being staged and what was lost, a handful of rows: it is read through. A row is spared while
--- it is the current attempt of a running job.
+-- By unpublished_attempts_by_need, from its start: what is being staged and what was lost, a handful of rows, and then
+-- what is needed no more. A row is spared while it is the current attempt of a running job.
 SELECT unpublished.job_id, unpublished.attempt
 FROM unpublished_attempts AS unpublished
-WHERE NOT EXISTS (
+WHERE unpublished.needed_until <= :as_of AND NOT EXISTS (
     SELECT 1 FROM export_jobs
     WHERE export_jobs.id = unpublished.job_id AND status = 'running' AND attempt_count = unpublished.attempt
 )

@@ -19,6 +19,7 @@ from adapters.sqlite.accounts import SqliteApiTokens, SqliteUsers
 from adapters.sqlite.directory import SqliteJobDirectory
 from adapters.sqlite.exports import SqliteExportJobs, SqliteExportQueue
 from adapters.sqlite.load import SqliteExportLoad, SqliteStorage
+from adapters.sqlite.maintenance import SqliteMaintenanceLease, SqliteRetention
 from adapters.sqlite.results import SqliteExportResults, SqliteResultStore
 from adapters.sqlite.tasks import SqliteIdempotencyKeys, SqliteImports, SqliteTasks
 from domain.errors import EnvironmentFailure, PoolExhausted
@@ -31,6 +32,8 @@ T = TypeVar("T")
 # SQLite's own waiting starves whoever came last; short sleeps of random length do not (ADR 0007 has the figures).
 _SHORTEST_SLEEP: Final = 0.0005
 _LONGEST_SLEEP: Final = 0.003
+# A WAL of this many pages is what SQLite keeps by itself; a longer one is left by a long reader, and cut back.
+_ORDINARY_WAL_PAGES: Final = 1000
 
 
 class SqliteUnitOfWork:
@@ -50,6 +53,8 @@ class SqliteUnitOfWork:
         self.directory = SqliteJobDirectory(connection, now)
         self.results = SqliteExportResults(connection, now)
         self.result_store = SqliteResultStore(connection)
+        self.maintenance = SqliteMaintenanceLease(connection)
+        self.retention = SqliteRetention(connection)
 
 
 class _Thread(aiosqlite.Connection):
@@ -194,6 +199,10 @@ class SqliteStore:
         """Run the function on one snapshot."""
         return await self._pools[bulkhead].run(partial(self._read, lambda uow: function(uow, *args, **kwargs)))
 
+    async def checkpoint(self) -> None:
+        """Move what is committed from the WAL into the file, as far as readers allow."""
+        await self._writer.run(_checkpoint)
+
     def _write(self, function: Callable[[UnitOfWork], T], connection: driver.Connection, *, give_up_at: float) -> T:
         self._begin(connection, give_up_at=give_up_at)
         try:
@@ -230,6 +239,17 @@ class SqliteStore:
             raise driver.translated(error) from error
         finally:
             _roll_back(connection)
+
+
+def _checkpoint(connection: driver.Connection) -> None:
+    try:
+        # PASSIVE takes no lock that a reader or a writer would miss. TRUNCATE does, for a moment: only where there is
+        # nothing left to move, and it gives up at once when anyone is there.
+        _, logged, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if _ORDINARY_WAL_PAGES < logged == moved:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except driver.Error as error:
+        raise driver.translated(error) from error
 
 
 def _roll_back(connection: driver.Connection) -> None:

@@ -93,6 +93,10 @@ class SqliteIdempotencyKeys:
         """Keep an outcome, as of now."""
         self._connection.execute(SQL["add_outcome"], structs.asdict(outcome) | {"now": self._now})
 
+    def forget(self, *, before: Instant, limit: int) -> int:
+        """Delete up to `limit` outcomes that were kept at or before the instant."""
+        return self._connection.execute(SQL["forget_outcomes"], {"before": before, "limit": limit}).rowcount
+
 
 class SqliteImports:
     """`Imports` in SQLite."""

@@ -80,6 +80,13 @@ INSERT INTO idempotency_keys (
 )
 VALUES (:owner_id, :route, :request_key, :parameters_digest, :resource_id, :outcome_json, :now);
 
+-- name: forget_outcomes
+-- By idempotency_keys_by_age, from its start: a bounded number.
+DELETE FROM idempotency_keys WHERE (owner_user_id, route, request_key) IN (
+    SELECT owner_user_id, route, request_key FROM idempotency_keys
+    WHERE created_at <= :before ORDER BY created_at LIMIT :limit
+);
+
 -- name: begin_import
 -- One row.
 INSERT INTO open_imports (owner_user_id, opened_at) VALUES (:owner_id, :now) RETURNING id;

@@ -189,7 +189,7 @@ def read_chunk(uow: UnitOfWork, result: ExportResult, seq: int) -> Chunk:
 
 
 def delete_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResult:
-    """Make the result unreadable from this commit on; its bytes are left to the sweep.
+    """Make the result unreadable from this commit on; its bytes are left to maintenance.
 
     One that has expired is deleted as well, while its bytes are still there.
 
@@ -200,7 +200,9 @@ def delete_result(uow: UnitOfWork, owner_id: OwnerId, job_id: str) -> ExportResu
     job = _owned(uow, owner_id, job_id)
     result = _result(uow, job)
     if result.gone_reason is not None and result.gone_at is not None:
-        raise ResultGone(reason=result.gone_reason.value, at=result.gone_at)
+        has_bytes = uow.result_store.read(Attempt(result.job_id, result.attempt), 0) is not None
+        if result.gone_reason is GoneReason.DELETED or not has_bytes:
+            raise ResultGone(reason=result.gone_reason.value, at=result.gone_at)
     step = advance(job, RemoveResult(now=uow.now, actor=OWNER, reason=GoneReason.DELETED))
     uow.exports.save(step)
     uow.results.mark_gone(result.job_id, reason=GoneReason.DELETED)

@@ -4,19 +4,14 @@ The caller has received and checked the whole file before it begins, so that no 
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Final
 
 from domain.account import OwnerId
-from domain.instants import later
 from domain.ports import KeyedOutcome, UnitOfWork
 from domain.task import NewTask, TaskId
 from domain.use_cases.tasks import find_outcome, task_from
 
 IMPORT_ROUTE: Final = "POST /v1/tasks/import"
-# An import whose process died is taken back after this long. The whole of a checked file is stored in minutes, and an
-# import that is taken back too early is refused when it publishes: nothing is shown by half.
-ABANDONED_AFTER: Final = timedelta(hours=1)
 
 
 def begin_import(uow: UnitOfWork, owner_id: OwnerId) -> int:
@@ -64,11 +59,3 @@ def publish_import(
 def discard_import(uow: UnitOfWork, import_id: int, *, limit: int) -> bool:
     """Delete up to `limit` tasks of an import that is not to be published; tell whether it is gone."""
     return uow.imports.discard(import_id, limit=limit)
-
-
-def sweep_imports(uow: UnitOfWork, *, limit: int) -> bool:
-    """Take back up to `limit` tasks of the oldest abandoned import; tell whether there may be more to take back."""
-    abandoned = uow.imports.abandoned(before=later(uow.now, -ABANDONED_AFTER), limit=1)
-    for import_id in abandoned:
-        uow.imports.discard(import_id, limit=limit)
-    return bool(abandoned)

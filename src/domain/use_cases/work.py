@@ -194,17 +194,6 @@ def release_export(uow: UnitOfWork, holder: Holder, *, lease: LeasePolicy) -> Ex
     return _saved(uow, advance(_held_job(uow, holder, lease), event))
 
 
-def sweep_lost_attempts(uow: UnitOfWork, *, limit: int) -> bool:
-    """Delete up to `limit` chunks that no one can need: of lost attempts and of results that are gone.
-
-    The current attempt of a running export is spared. Tells whether there may be more to delete.
-    """
-    lost = uow.result_store.lost(limit=1)
-    for attempt in lost:
-        uow.result_store.delete(attempt, limit=limit)
-    return bool(lost)
-
-
 def _held(uow: UnitOfWork, holder: Holder, lease: LeasePolicy) -> Held:
     return Held(now=uow.now, lease_token=holder.lease_token, longest_lease=lease.longest_lease)
 

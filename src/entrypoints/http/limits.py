@@ -30,8 +30,8 @@ def limits_body(policies: Policies, requests: RequestRate, *, used: int) -> Limi
         result_rows=result.max_rows,
         result_bytes=result.max_bytes,
         result_retention_seconds=round(result.retention.total_seconds()),
-        # An export's key stands in its row, and no row is ever removed.
-        key_lifetime_seconds=None,
+        # A key stands in the row of what it made, and goes with it.
+        key_lifetime_seconds=round(policies.maintenance.retention.total_seconds()),
         deadline=DeadlineBounds(
             round(deadline.default.total_seconds()),
             round(deadline.shortest.total_seconds()),

@@ -158,8 +158,9 @@ REFUSALS: Final[dict[type[Refusal], Callable[[Any], Refused]]] = {
     errors.ExportEndedWithoutResult: _without_result,
     errors.ResultGone: _gone,
     errors.NoSuchTransition: _plain(types.EXPORT_ENDED),
-    # A request cannot cause what follows: an attempt can, or a defect.
+    # A request cannot cause what follows: an attempt or maintenance can, or a defect.
     errors.ProtocolRefusal: _internal(types.INTERNAL_ERROR),
+    errors.NotMaintaining: _internal(types.INTERNAL_ERROR),
     errors.PermanentFailure: _internal(types.INTERNAL_ERROR),
     errors.ChunkDamaged: _internal(types.RESULT_DAMAGED),
     errors.EnvironmentFailure: _internal(types.UNAVAILABLE),

@@ -267,7 +267,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What one owner may ask for.
 
     `result_bytes` are of the uncompressed file. A file can be read for `result_retention_seconds`. An idempotency key
-    is answered by what its first request came to for at least `key_lifetime_seconds`; null stands for no end.
+    is answered by what its first request came to for at least `key_lifetime_seconds`.
     """
 
     active_exports: ActiveExports
@@ -275,7 +275,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     result_rows: Count
     result_bytes: Count
     result_retention_seconds: Count
-    key_lifetime_seconds: Count | None
+    key_lifetime_seconds: Count
     deadline: DeadlineBounds
 
 

@@ -454,3 +454,52 @@ def end_all(uow: UnitOfWork, jobs: list[JobId]) -> None:
         job = uow.exports.get(job_id)
         if job is not None and not job.status.is_terminal:
             apply(uow, job_id, cancelling)
+
+
+# ── What no claim can help any more ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def hopeless(store: Store, *, limit: int = 9) -> list[str]:
+    """Return the ids of the jobs that can never succeed, by the clock of the transaction."""
+    found = await store.read(
+        Bulkhead.OPERATIONS,
+        lambda uow: uow.queue.hopeless(as_of=uow.now, longest_lease_until=later(uow.now, LONGEST), limit=limit),
+    )
+    return [job.id for job in found]
+
+
+async def test_a_job_is_hopeless_from_its_deadline_on(store: Store, owner: User, clock: ManualClock) -> None:
+    """To the millisecond; whether it waits in line or in backoff, and longest over first."""
+    await store.write(save_all, an_enqueue(owner.id, 1), an_enqueue(owner.id, 2, deadline_at=Instant(START + HOUR - 1)))
+    await store.write(apply, JobId(an_id(1)), claiming)
+    await store.write(apply, JobId(an_id(1)), failing)
+    clock.advance(timedelta(milliseconds=HOUR - 2))
+    assert await hopeless(store) == []
+    clock.advance(timedelta(milliseconds=1))
+    assert await hopeless(store) == [an_id(2)]
+    clock.advance(timedelta(milliseconds=1))
+    assert await hopeless(store) == [an_id(2), an_id(1)]
+    assert await hopeless(store, limit=1) == [an_id(2)]
+
+
+async def test_a_job_is_hopeless_once_its_last_attempt_was_lost(store: Store, owner: User, clock: ManualClock) -> None:
+    """Neither while that attempt holds nor before it; a clock that was set back keeps no lost one alive."""
+    await store.write(save_all, an_enqueue(owner.id, 1, max_attempts=2))
+    await store.write(apply, JobId(an_id(1)), claiming)
+    clock.advance(LEASE)
+    assert await hopeless(store) == []
+    await store.write(apply, JobId(an_id(1)), claiming)
+    clock.advance(LEASE - timedelta(milliseconds=1))
+    assert await hopeless(store) == []
+    clock.advance(timedelta(milliseconds=1))
+    assert await hopeless(store) == [an_id(1)]
+    clock.step(-LONGEST - timedelta(milliseconds=1))
+    assert await hopeless(store) == [an_id(1)]
+
+
+async def test_a_job_that_ended_is_not_hopeless(store: Store, owner: User, clock: ManualClock) -> None:
+    """It has ended."""
+    await store.write(save_all, an_enqueue(owner.id, 1))
+    await store.write(apply, JobId(an_id(1)), lambda now: Cancel(now=now, actor="owner"))
+    clock.advance(timedelta(milliseconds=2 * HOUR))
+    assert await hopeless(store) == []

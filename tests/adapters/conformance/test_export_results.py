@@ -27,7 +27,7 @@ async def find(store: Store, job_id: JobId = JOB) -> ExportResult | None:
 
 async def lost(store: Store) -> list[Attempt]:
     """Return the attempts that the sweep would find."""
-    return await store.read(Bulkhead.OPERATIONS, lambda uow: uow.result_store.lost(limit=9))
+    return await store.read(Bulkhead.OPERATIONS, lambda uow: uow.result_store.lost(as_of=uow.now, limit=9))
 
 
 def publish(uow: UnitOfWork, result: ExportResult) -> None:
@@ -108,3 +108,55 @@ async def test_a_job_without_a_result_has_none_that_could_go(store: Store, publi
     assert await find(store, JobId(an_id(2))) is None
     assert await find(store) == published
     assert await lost(store) == []
+
+
+async def expired(store: Store, as_of: int, *, limit: int = 9) -> list[ExportResult]:
+    """Return the results that are to be marked as expired."""
+    return await store.read(Bulkhead.OPERATIONS, lambda uow: uow.results.expired(as_of=Instant(as_of), limit=limit))
+
+
+async def lost_at(store: Store, as_of: int) -> list[Attempt]:
+    """Return the attempts that the sweep would find at that instant."""
+    return await store.read(Bulkhead.OPERATIONS, lambda uow: uow.result_store.lost(as_of=Instant(as_of), limit=9))
+
+
+async def test_what_has_expired_is_found_longest_over_first(store: Store, published: ExportResult) -> None:
+    """To the millisecond, as many as asked for, until it is marked or deleted."""
+    second = replace(published, job_id=JobId(an_id(2)), expires_at=Instant(published.expires_at - 1))
+    await store.write(publish, second)
+    assert await expired(store, second.expires_at - 1) == []
+    assert await expired(store, second.expires_at) == [second]
+    assert await expired(store, published.expires_at) == [second, published]
+    assert await expired(store, published.expires_at, limit=1) == [second]
+    await store.write(lambda uow: uow.results.mark_expired(second.job_id, needed_until=START))
+    await store.write(lambda uow: uow.results.mark_gone(JOB, reason=GoneReason.DELETED))
+    assert await expired(store, published.expires_at) == []
+
+
+async def test_an_expired_result_is_gone_since_it_expired_and_its_chunks_are_needed_for_a_while(
+    store: Store, published: ExportResult, clock: ManualClock
+) -> None:
+    """However late it is marked; until the instant that is stated no sweep finds them, from it on one does."""
+    clock.advance(timedelta(days=9))
+    needed_until = Instant(clock.now() + 5000)
+    for _ in range(2):
+        await store.write(lambda uow: uow.results.mark_expired(JOB, needed_until=needed_until))
+        assert await find(store) == replace(published, gone_at=published.expires_at, gone_reason=GoneReason.EXPIRED)
+    assert await lost_at(store, needed_until - 1) == []
+    assert await lost_at(store, needed_until) == [Attempt(JOB, published.attempt)]
+
+
+async def test_a_deleted_result_does_not_expire_and_an_expired_one_can_be_deleted(
+    store: Store, published: ExportResult, clock: ManualClock
+) -> None:
+    """Deleted it stays, and its chunks go at once, whatever downloads were promised."""
+    needed_until = Instant(clock.now() + 5000)
+    await store.write(lambda uow: uow.results.mark_expired(JOB, needed_until=needed_until))
+    deleted_at = clock.advance(timedelta(seconds=1))
+    await store.write(lambda uow: uow.results.mark_gone(JOB, reason=GoneReason.DELETED))
+    gone = replace(published, gone_at=deleted_at, gone_reason=GoneReason.DELETED)
+    assert await find(store) == gone
+    assert await lost(store) == [Attempt(JOB, published.attempt)]
+    await store.write(lambda uow: uow.results.mark_expired(JOB, needed_until=needed_until))
+    assert await find(store) == gone
+    assert await lost(store) == [Attempt(JOB, published.attempt)]

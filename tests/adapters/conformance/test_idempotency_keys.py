@@ -1,10 +1,14 @@
 """`IdempotencyKeys`: an outcome is found again by owner, route and key together, and by nothing less."""
 
+from datetime import timedelta
+
 from msgspec.structs import replace
 
 from domain.account import OwnerId, User
+from domain.instants import Instant
 from domain.ports import Bulkhead, KeyedOutcome, Store
 from tests.adapters.conformance.steps import keep_outcomes
+from tests.fakes import START, ManualClock
 
 
 def an_outcome(owner_id: OwnerId) -> KeyedOutcome:
@@ -59,3 +63,19 @@ async def test_owners_and_routes_can_use_the_same_key(store: Store, owner: User,
         lambda uow: [uow.idempotency_keys.find(kept.owner_id, kept.route, kept.request_key) for kept in outcomes],
     )
     assert found == outcomes
+
+
+async def test_old_outcomes_are_forgotten_a_few_at_a_time(store: Store, owner: User, clock: ManualClock) -> None:
+    """Those that were kept at or before the instant, as many as asked for; younger ones stay."""
+    for number in range(4):
+        await store.write(keep_outcomes, replace(an_outcome(owner.id), request_key=f"key-{number}"))
+        clock.advance(timedelta(milliseconds=1))
+
+    async def forget(before: int, limit: int = 9) -> int:
+        return await store.write(lambda uow: uow.idempotency_keys.forget(before=Instant(before), limit=limit))
+
+    assert await forget(START - 1) == 0
+    assert [await forget(START + 2, limit=2) for _ in range(3)] == [2, 1, 0]
+    question = [(owner.id, "POST /v1/tasks", f"key-{number}") for number in range(4)]
+    found = await store.read(Bulkhead.TASKS, lambda uow: [uow.idempotency_keys.find(*key) for key in question])
+    assert [outcome is not None for outcome in found] == [False, False, False, True]

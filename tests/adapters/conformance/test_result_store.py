@@ -63,7 +63,7 @@ async def chunks_in(store: Store, attempt: Attempt = FIRST) -> list[Chunk | None
 
 async def lost(store: Store, *, limit: int = 99) -> list[Attempt]:
     """Return the attempts whose bytes no one can need, in one order."""
-    found = await store.read(Bulkhead.OPERATIONS, lambda uow: uow.result_store.lost(limit=limit))
+    found = await store.read(Bulkhead.OPERATIONS, lambda uow: uow.result_store.lost(as_of=uow.now, limit=limit))
     return sorted(found, key=lambda attempt: (attempt.job_id, attempt.number))
 
 

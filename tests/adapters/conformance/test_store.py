@@ -364,6 +364,31 @@ async def test_a_read_is_of_one_snapshot(store: Store) -> None:
     assert await names(store) == ["Ann"]
 
 
+async def test_a_checkpoint_waits_for_nobody_and_changes_nothing_that_is_read(store: Store, other: Store) -> None:
+    """Beside an open snapshot and an open write it returns at once; both go on and see what they saw."""
+    await store.write(add_users, "Ann")
+    reading_pause, writing_pause = Pause(), Pause()
+
+    def look_twice(uow: UnitOfWork) -> tuple[int, int]:
+        before = len(uow.users.all())
+        reading_pause.here()
+        return before, len(uow.users.all())
+
+    looking = asyncio.ensure_future(store.read(Bulkhead.TASKS, look_twice))
+    await reading_pause.reached()
+    await store.write(add_users, "Bob")
+    adding = asyncio.ensure_future(other.write(add_after, writing_pause, "Cyd"))
+    await writing_pause.reached()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await store.checkpoint()
+    reading_pause.go_on()
+    writing_pause.go_on()
+    assert await looking == (1, 1)
+    await adding
+    await store.checkpoint()
+    assert await names(store) == ["Ann", "Bob", "Cyd"]
+
+
 async def test_a_failed_read_gives_its_connection_back(adapter: Adapter) -> None:
     """The error comes out, and the one connection serves the next reader."""
 

@@ -1,7 +1,7 @@
 -- application_id = 1181052515
 -- auto_vacuum = 2
 -- journal_mode = wal
--- user_version = 4
+-- user_version = 5
 
 CREATE TABLE api_tokens (
     id         TEXT PRIMARY KEY,
@@ -116,6 +116,16 @@ CREATE TABLE idempotency_keys (
     PRIMARY KEY (owner_user_id, route, request_key)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE maintenance (
+    id          INTEGER PRIMARY KEY,
+    number      INTEGER NOT NULL,
+    worker_id   TEXT NOT NULL,
+    lease_token TEXT NOT NULL,
+    lease_until INTEGER NOT NULL,
+    CONSTRAINT one_holder_at_a_time CHECK (id = 1),
+    CONSTRAINT number_is_positive CHECK (number >= 1)
+) STRICT;
+
 CREATE TABLE open_imports (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     owner_user_id INTEGER NOT NULL REFERENCES users (id),
@@ -155,7 +165,7 @@ CREATE TABLE unpublished_attempts (
     job_id       TEXT NOT NULL,
     attempt      INTEGER NOT NULL,
     rows_written INTEGER NOT NULL,
-    rows_total   INTEGER NOT NULL,
+    rows_total   INTEGER NOT NULL, needed_until INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (job_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
@@ -171,6 +181,8 @@ CREATE INDEX api_tokens_by_user ON api_tokens (user_id, created_at);
 CREATE INDEX export_events_by_time ON export_events (at, event, status, worker_id);
 
 CREATE INDEX export_jobs_active ON export_jobs (owner_user_id, status) WHERE status IN ('queued', 'running');
+
+CREATE INDEX export_jobs_by_deadline ON export_jobs (deadline_at) WHERE finished_at IS NULL;
 
 CREATE INDEX export_jobs_ended ON export_jobs (status, created_at, id, last_error_code, finished_at)
 WHERE finished_at IS NOT NULL;
@@ -191,6 +203,13 @@ CREATE INDEX export_jobs_of_owner ON export_jobs (owner_user_id, created_at, id)
 
 CREATE INDEX export_jobs_oldest ON export_jobs (available_at) WHERE in_line = 1;
 
+CREATE INDEX export_jobs_on_last_attempt ON export_jobs (lease_until)
+WHERE finished_at IS NULL AND max_attempts <= attempt_count - excused_count;
+
+CREATE INDEX export_results_by_expiry ON export_results (expires_at) WHERE gone_at IS NULL;
+
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
+
 CREATE INDEX open_imports_by_age ON open_imports (opened_at);
 
 CREATE INDEX owner_lines_by_turn ON owner_lines (turn);
@@ -200,3 +219,5 @@ CREATE INDEX owner_lines_waiting ON owner_lines (turn, owner_user_id, running_co
 CREATE INDEX tasks_by_import ON tasks (import_id) WHERE import_id IS NOT NULL;
 
 CREATE INDEX tasks_in_order ON tasks (owner_user_id, created_at, id);
+
+CREATE INDEX unpublished_attempts_by_need ON unpublished_attempts (needed_until);

@@ -17,7 +17,7 @@ from domain.task import DESCRIPTION_LENGTH, PRIORITIES, TITLE_LENGTH, TaskStatus
 from domain.use_cases.accounts import add_user, issue_token
 from tests.adapters.conformance.steps import stage_all
 from tests.adapters.sqlite.dump_schema import SCHEMA
-from tests.builders import a_rendered_file, a_result, a_task, an_enqueue, an_id, chunks_of
+from tests.builders import a_grant, a_rendered_file, a_result, a_task, an_enqueue, an_id, chunks_of
 from tests.fakes import START
 
 KINDS: Final = dict(re.findall(r"CONSTRAINT (\w+) (CHECK|UNIQUE)", SCHEMA.read_text(encoding="utf-8")))
@@ -77,6 +77,8 @@ BREACHES: Final[tuple[tuple[str, str], ...]] = (
     ("chunk_is_counted", "UPDATE export_result_chunks SET byte_offset = -1"),
     ("chunk_is_counted", "UPDATE export_result_chunks SET byte_count = 0"),
     ("chunk_is_counted", "UPDATE export_result_chunks SET row_count = -1"),
+    ("one_holder_at_a_time", "UPDATE maintenance SET id = 2"),
+    ("number_is_positive", "UPDATE maintenance SET number = 0"),
 )
 
 
@@ -93,6 +95,7 @@ def filled(connection: driver.Connection, database: Path) -> driver.Connection:
     chunks = chunks_of("id\r\n", "1\r\n")
     stage_all(uow, Attempt(JobId(an_id(1)), 1), chunks)
     uow.results.publish(a_result(JobId(an_id(1)), a_rendered_file(chunks)))
+    uow.maintenance.grant(a_grant())
     return connection
 
 

@@ -46,7 +46,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("number_ended", "SCAN (subquery-1)"): "as above",
     ("running_jobs", "SCAN export_jobs USING INDEX export_jobs_leased"): "ends at the limit: what is under lease",
     ("workers_seen", "USE TEMP B-TREE FOR GROUP BY"): "sorts what happened in some minutes",
-    ("lost_attempts", "SCAN unpublished"): "a table of what is being staged or waits for the sweep: a handful",
+    ("spent_jobs", "SCAN export_jobs USING INDEX export_jobs_on_last_attempt"): "last attempts only: one a worker",
 }
 
 

@@ -29,6 +29,10 @@ class HookedStore:
         await self._before(function)
         return await self._store.read(bulkhead, function, *args, **kwargs)
 
+    async def checkpoint(self) -> None:
+        """Move what is committed, as the real one does."""
+        await self._store.checkpoint()
+
 
 def failing_after_authentication(store: Store) -> Store:
     """Return a store that knows whose a token is, and meets a defect at everything else."""

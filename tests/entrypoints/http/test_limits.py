@@ -47,7 +47,7 @@ async def test_an_owner_reads_the_limits_and_their_use(api: Api) -> None:
         "result_rows": 2_000_000,
         "result_bytes": 1 << 30,
         "result_retention_seconds": 604_800,
-        "key_lifetime_seconds": None,
+        "key_lifetime_seconds": 2_592_000,
         "deadline": {"default_seconds": 3600, "shortest_seconds": 10, "longest_seconds": 86_400},
     }
 

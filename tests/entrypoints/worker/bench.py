@@ -113,6 +113,10 @@ class FaultyStore:
         self._act(self._before, function)
         return await self._store.read(bulkhead, function, *args, **kwargs)
 
+    async def checkpoint(self) -> None:
+        """Move what is committed, as the real one does."""
+        await self._store.checkpoint()
+
     @staticmethod
     def _act(planned: list[tuple[Callable[..., Any], Callable[[], None]]], function: Callable[..., Any]) -> None:
         for found in planned:

@@ -1,4 +1,4 @@
-"""The loop around the attempts: pace, sweep, circuit breaker, end."""
+"""The loop around the attempts: pace, circuit breaker, end."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,10 +9,8 @@ import pytest
 
 from domain.errors import StoreBusy, StoreFull
 from domain.export import JobId, JobStatus
-from domain.task import NewTask, TaskId
-from domain.use_cases.imports import ABANDONED_AFTER, begin_import, store_batch
-from domain.use_cases.work import claim_export, has_work, stage_chunk, sweep_lost_attempts
-from entrypoints.attempt import Outcome
+from domain.use_cases.maintenance import Chore
+from domain.use_cases.work import claim_export, has_work, stage_chunk
 from tests.entrypoints.worker.bench import Bench, bench
 from tests.processes import eventually_so
 
@@ -33,16 +31,16 @@ async def succeeded(at: Bench, job_id: JobId) -> bool:
 
 
 async def test_an_idle_worker_takes_no_write_lock(at: Bench) -> None:
-    """Beside the sweep at its start, a worker without work only reads."""
+    """Beside one look at what there is to maintain, a worker without work only reads."""
     looked = asyncio.Event()
-    at.store.run_before(has_work, lambda: None)
-    at.store.run_before(has_work, lambda: None)
+    for _ in range(len(Chore) + 2):
+        at.store.run_before(has_work, lambda: None)
     at.store.run_before(has_work, looked.set)
     running = asyncio.create_task(at.worker.run())
     await looked.wait()
     at.stopping.set()
     await running
-    assert at.store.written == ["sweep_lost_attempts", "sweep_imports"]
+    assert at.store.written == ["take_maintenance", *["maintain"] * len(Chore)]
 
 
 async def test_a_worker_goes_on_from_one_export_to_the_next(at: Bench) -> None:
@@ -75,90 +73,6 @@ async def test_a_store_that_fails_slows_the_worker_down_and_does_not_end_it(at: 
     at.stopping.set()
     await running
     assert await at.events(job_id) == ["enqueue", "claim", "complete"]
-
-
-# ── Sweep ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def sweep_all(at: Bench) -> None:
-    """Sweep until nothing is left."""
-
-    async def is_clean() -> bool:
-        return not await at.worker.sweep()
-
-    await eventually_so(is_clean)
-
-
-async def test_the_sweep_removes_what_a_lost_attempt_staged(at: Bench) -> None:
-    """Bytes of an attempt that was lost are gone after a sweep; those of the committed result stay."""
-    job_id = await at.enqueue()
-
-    async def outlive(seq: int) -> None:
-        if seq == 2:
-            at.let_pass(60)
-
-    at.before_chunk = outlive
-    assert await at.worker.process_next() is Outcome.LOST
-    assert await at.chunk(job_id, 1, 1) is not None
-    at.before_chunk = None
-    assert await at.worker.process_next() is Outcome.SUCCEEDED
-    await sweep_all(at)
-    assert [await at.chunk(job_id, 1, seq) for seq in range(3)] == [None] * 3
-    assert await at.staged_progress(job_id, 1) is None
-    assert all([await at.chunk(job_id, 2, seq) for seq in range(3)])
-
-
-async def test_the_sweep_spares_an_attempt_under_way(at: Bench) -> None:
-    """What the current attempt of a running export has staged is not touched, and it completes."""
-    await at.enqueue()
-
-    async def sweep(seq: int) -> None:
-        if seq == 2:
-            await sweep_all(at)
-
-    at.before_chunk = sweep
-    assert await at.worker.process_next() is Outcome.SUCCEEDED
-
-
-async def test_the_sweep_takes_back_abandoned_imports(at: Bench) -> None:
-    """The hidden tasks of an import whose process died are deleted once it is old enough, and not before."""
-    number = await at.store.write(begin_import, at.owner_id)
-    rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1200)]
-    await at.store.write(store_batch, at.owner_id, number, rows)
-    assert await at.worker.sweep() is False
-    at.let_pass(ABANDONED_AFTER.total_seconds() + 1)
-    batches = 0
-    while await at.worker.sweep():
-        batches += 1
-    assert batches >= 3
-    assert await at.look(lambda uow: uow.imports.abandoned(before=at.clock.now(), limit=1)) == []
-
-
-async def test_work_does_not_wait_for_a_long_sweep(at: Bench) -> None:
-    """Between two batches of a sweep the worker looks for work."""
-    number = await at.store.write(begin_import, at.owner_id)
-    rows = [(TaskId(at.app.randomness.new_id()), NewTask(title="never seen")) for _ in range(1800)]
-    await at.store.write(store_batch, at.owner_id, number, rows)
-    at.let_pass(ABANDONED_AFTER.total_seconds() + 1)
-    job_id = await at.enqueue()
-    at.store.written.clear()
-    running = asyncio.create_task(at.worker.run())
-    await eventually_so(lambda: succeeded(at, job_id))
-    at.stopping.set()
-    await running
-    written = at.store.written
-    assert written.index("claim_export") <= 2
-    assert "sweep_imports" in written[: written.index("claim_export")]
-
-
-async def test_a_sweep_that_fails_does_not_keep_the_worker_from_its_work(at: Bench) -> None:
-    """An error in the sweep is put off to the next one; exports go on."""
-    job_id = await at.enqueue()
-    at.store.fail_before(sweep_lost_attempts, StoreFull("no space"))
-    running = asyncio.create_task(at.worker.run())
-    await eventually_so(lambda: succeeded(at, job_id))
-    at.stopping.set()
-    await running
 
 
 # ── Circuit breaker ───────────────────────────────────────────────────────────────────────────────────────────────────
