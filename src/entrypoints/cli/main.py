@@ -25,6 +25,9 @@ _COMMANDS: Final = {
     "tokens": "Issue, list and revoke the tokens that speak for a user.",
     "tasks": "Bring tasks into a running service.",
     "export": "Export tasks from a running service into a file, proven complete.",
+    "jobs": "Inspect, requeue and cancel exports of all owners.",
+    "dead-letters": "List failed exports of all owners.",
+    "queue": "See how the queue does.",
     "demo": "Prove the main job once, on a temporary database.",
     "settings": "List every setting: its variable, default and meaning.",
     "openapi": "Print, write or check the contract.",
@@ -59,7 +62,7 @@ class DeferredGroup(click.RichGroup):
 
 def command_of(name: str) -> click.Command:
     """Return the command of that name, imported."""
-    command = import_module(f"entrypoints.cli.{name}").command
+    command = import_module(f"entrypoints.cli.{name.replace('-', '_')}").command
     if not isinstance(command, click.Command):
         raise TypeError(f"entrypoints.cli.{name} has no command")
     return command

@@ -44,6 +44,14 @@ def written_to_standard_output() -> Iterator[None]:
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns that line up; no line ends in blanks."""
+    for line in table(headings, rows):
+        click.echo(line)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of such a table."""
     widths = [max(len(cell) for cell in column) for column in zip(headings, *rows, strict=True)]
-    for row in (headings, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (headings, *rows)
+    ]
