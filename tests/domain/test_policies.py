@@ -204,6 +204,12 @@ def test_a_group_is_its_gravest_member(kinds: list[type[BaseException]], depth: 
     assert (found.kind, found.code, found.error_class) == (alone.kind, alone.code, gravest_kind.__name__)
 
 
+def test_of_equally_grave_members_the_first_is_told() -> None:
+    """The evidence is of what went wrong first, at whichever depth it lies."""
+    first, second, third = KeyError("first"), KeyError("second"), KeyError("third")
+    assert gravest(ExceptionGroup("several", [ExceptionGroup("inner", [first, second]), third])) is first
+
+
 def test_a_group_of_one_is_that_one() -> None:
     """The evidence is of what happened, and not of the group around it; a thousand groups are no reason to fail."""
     error = StoreFull("the disk is full")
