@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-BENCHMARKS = ("sqlite_binding", "write_lock_fairness", "result_chunks", "attempt_length")
+BENCHMARKS = ("sqlite_binding", "write_lock_fairness", "result_chunks", "attempt_length", "admission_cost")
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ from domain.export import ExportJob, JobStatus
 from domain.instants import between, later
 from domain.ports import UnitOfWork
 
-# Enough to know a rate to a few per cent; more would be looked at under the write lock for nothing.
-_MOST_ENDED: Final = 500
+# Enough to know a rate to a tenth or so; more would be looked at under the write lock for nothing.
+_MOST_ENDED: Final = 100
 
 
 def require_quota(uow: UnitOfWork, owner_id: OwnerId, policy: AdmissionPolicy) -> None:

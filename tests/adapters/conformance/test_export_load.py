@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -11,19 +11,21 @@ from domain.admission import Drained
 from domain.export import Failure, FailureKind, JobId, LeaseToken
 from domain.instants import Instant, later
 from domain.lifecycle import Cancel, Claim, Event, Fail, advance
-from domain.ports import Attempt, Bulkhead, ResultStore, StorageUsage, Store, UnitOfWork
+from domain.ports import Attempt, Bulkhead, ExportLoad, ResultStore, StorageUsage, Store, UnitOfWork
 from tests.adapters.conformance.steps import save_all
 from tests.builders import an_enqueue, an_id, chunks_of
 from tests.fakes import START, ManualClock
+
+T = TypeVar("T")
 
 SECOND: Final = timedelta(seconds=1)
 LEASE: Final = timedelta(minutes=1)
 TOKEN: Final = LeaseToken("the-lease-token")
 
 
-async def ask(store: Store, name: str, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - those of the port
+async def ask(store: Store, question: Callable[[ExportLoad], T]) -> T:
     """Ask one question of the load, as a transaction that writes does."""
-    return await store.write(lambda uow: getattr(uow.load, name)(*arguments, **more))
+    return await store.write(lambda uow: question(uow.load))
 
 
 def claiming(now: Instant) -> Event:
@@ -63,14 +65,14 @@ async def enqueue(store: Store, owner: User, *numbers: int, at: Instant = START)
 
 async def test_what_waits_is_counted_up_to_the_limit(store: Store, owner: User, neighbour: User) -> None:
     """Of all owners, in backoff or not; what runs or has ended does not wait."""
-    assert await ask(store, "pending", most=10) == 0
+    assert await ask(store, lambda load: load.pending(most=10)) == 0
     await enqueue(store, owner, 1, 2, 3)
     await enqueue(store, neighbour, 4, 5)
     await store.write(happen, 1, claiming)
     await store.write(happen, 2, claiming, failing(FailureKind.ENVIRONMENT))
     await store.write(happen, 3, cancelling)
-    assert await ask(store, "pending", most=10) == 3
-    assert [await ask(store, "pending", most=most) for most in (1, 2, 3)] == [1, 2, 3]
+    assert await ask(store, lambda load: load.pending(most=10)) == 3
+    assert await ask(store, lambda load: [load.pending(most=most) for most in (1, 2, 3)]) == [1, 2, 3]
 
 
 async def test_an_owners_active_exports_are_counted_up_to_the_limit(store: Store, owner: User, neighbour: User) -> None:
@@ -80,42 +82,44 @@ async def test_an_owners_active_exports_are_counted_up_to_the_limit(store: Store
     await store.write(happen, 1, claiming)
     await store.write(happen, 2, claiming, failing(FailureKind.ENVIRONMENT))
     await store.write(happen, 3, cancelling)
-    assert await ask(store, "active", owner.id, most=10) == 3
-    assert await ask(store, "active", owner.id, most=2) == 2
-    assert await ask(store, "active", neighbour.id, most=10) == 1
+    assert await ask(store, lambda load: load.active(owner.id, most=10)) == 3
+    assert await ask(store, lambda load: load.active(owner.id, most=2)) == 2
+    assert await ask(store, lambda load: load.active(neighbour.id, most=10)) == 1
 
 
 async def test_the_oldest_is_the_one_that_could_be_taken_for_longest(
     store: Store, owner: User, neighbour: User, clock: ManualClock
 ) -> None:
     """Whoever owns it; one in backoff is as old as the end of its backoff, and not there before that."""
-    assert await ask(store, "oldest_available_at") is None
+    assert await ask(store, lambda load: load.oldest_available_at()) is None
     await enqueue(store, owner, 1)
     clock.advance(SECOND)
     await enqueue(store, neighbour, 2, at=clock.now())
-    assert await ask(store, "oldest_available_at") == START
+    assert await ask(store, lambda load: load.oldest_available_at()) == START
     await store.write(happen, 1, claiming, failing(FailureKind.ENVIRONMENT))
-    assert await ask(store, "oldest_available_at") == START + 1000
+    assert await ask(store, lambda load: load.oldest_available_at()) == START + 1000
     await store.write(happen, 2, claiming)
-    assert await ask(store, "oldest_available_at") is None
+    assert await ask(store, lambda load: load.oldest_available_at()) is None
     clock.advance(10 * SECOND)
-    assert await ask(store, "oldest_available_at") == START + 11_000
+    assert await ask(store, lambda load: load.oldest_available_at()) == START + 11_000
     await store.write(happen, 1, claiming)
-    assert await ask(store, "oldest_available_at") is None
+    assert await ask(store, lambda load: load.oldest_available_at()) is None
 
 
 async def test_what_ended_after_an_instant_is_counted(store: Store, owner: User, clock: ManualClock) -> None:
     """What failed counts like what succeeded; what its owner cancelled says nothing about workers."""
     await enqueue(store, owner, 1, 2, 3, 4)
-    assert await ask(store, "ended", since=later(START, -SECOND), most=10) == Drained(0, SECOND)
+    assert await ask(store, lambda load: load.ended(since=later(START, -SECOND), most=10)) == Drained(0, SECOND)
     await store.write(happen, 1, claiming, failing(FailureKind.PERMANENT))
     clock.advance(SECOND)
     await store.write(happen, 2, claiming, failing(FailureKind.PERMANENT))
     await store.write(happen, 3, cancelling)
     clock.advance(SECOND)
-    assert await ask(store, "ended", since=Instant(START - 1), most=10) == Drained(2, timedelta(seconds=2.001))
-    assert await ask(store, "ended", since=START, most=10) == Drained(1, 2 * SECOND)
-    assert await ask(store, "ended", since=Instant(START + 1000), most=10) == Drained(0, SECOND)
+    assert await ask(store, lambda load: load.ended(since=Instant(START - 1), most=10)) == Drained(
+        2, timedelta(seconds=2.001)
+    )
+    assert await ask(store, lambda load: load.ended(since=START, most=10)) == Drained(1, 2 * SECOND)
+    assert await ask(store, lambda load: load.ended(since=Instant(START + 1000), most=10)) == Drained(0, SECOND)
 
 
 async def test_of_many_that_ended_the_latest_are_counted(store: Store, owner: User, clock: ManualClock) -> None:
@@ -124,8 +128,8 @@ async def test_of_many_that_ended_the_latest_are_counted(store: Store, owner: Us
     for number in range(1, 7):
         clock.advance(SECOND)
         await store.write(happen, number, claiming, failing(FailureKind.PERMANENT))
-    assert await ask(store, "ended", since=START, most=3) == Drained(3, 2 * SECOND)
-    assert await ask(store, "ended", since=START, most=1) == Drained(1, timedelta(milliseconds=1))
+    assert await ask(store, lambda load: load.ended(since=START, most=3)) == Drained(3, 2 * SECOND)
+    assert await ask(store, lambda load: load.ended(since=START, most=1)) == Drained(1, timedelta(milliseconds=1))
 
 
 # ── Storage ───────────────────────────────────────────────────────────────────────────────────────────────────────────
