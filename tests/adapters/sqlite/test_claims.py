@@ -93,6 +93,13 @@ def enqueue(uow: UnitOfWork) -> object:
     return live(uow, an_enqueue(OwnerId(1), 1_000_000))
 
 
+def admission(uow: UnitOfWork) -> object:
+    """Ask what an enqueue is decided by, each count up to a limit that both databases reach."""
+    owner_id = OwnerId(1)
+    counts = uow.load.pending(most=20), uow.load.active(owner_id, most=20)
+    return counts, uow.load.oldest_available_at(), uow.load.ended(since=Instant(START - HOUR), most=20)
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, empty_database: bytes) -> dict[int, Path]:
     """A database with few jobs and one with many."""
@@ -108,7 +115,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, empty_database: bytes) -> d
 
 
 @pytest.mark.parametrize("at", [timedelta(), timedelta(minutes=1), timedelta(minutes=30), timedelta(hours=1)])
-@pytest.mark.parametrize("function", [look, candidates, claim, enqueue])
+@pytest.mark.parametrize("function", [look, candidates, claim, enqueue, admission])
 def test_the_cost_of_a_claim_does_not_grow_with_the_jobs(
     filled: dict[int, Path], function: Callable[[UnitOfWork], object], at: timedelta
 ) -> None:
