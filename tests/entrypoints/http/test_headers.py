@@ -1,6 +1,8 @@
 """Header fields, one reader at a time."""
 
 import re
+from collections import Counter
+from datetime import timedelta
 from string import ascii_letters, digits
 
 import pytest
@@ -18,6 +20,7 @@ from entrypoints.http.headers import (
     read_media_type,
     read_request_id,
     read_traceparent,
+    retry_after,
 )
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=255)
@@ -102,6 +105,22 @@ def test_a_bearer_token_is_read_by_rfc_6750() -> None:
         assert (read_authorization(values).token, read_authorization(values).is_bearer) == (None, True)
     for values in ([], ["Basic eDp5"], ["fp_x"], [""]):
         assert read_authorization(values).token is None
+
+
+@given(st.timedeltas(timedelta(), timedelta(minutes=5)), st.floats(0, 1, exclude_max=True))
+def test_a_retry_after_is_never_less_than_was_meant(wait: timedelta, jitter: float) -> None:
+    """Whole seconds, at least one, and at most twice as many."""
+    stated = int(retry_after(wait, jitter=jitter))
+    assert stated >= max(wait.total_seconds(), 1)
+    assert stated <= max(2 * wait.total_seconds(), wait.total_seconds() + 1, 1)
+
+
+def test_chance_spreads_a_retry_after() -> None:
+    """Those who were refused together come back in different seconds, as many in one as in another."""
+    stated = Counter(retry_after(timedelta(seconds=10), jitter=number / 1000) for number in range(1000))
+    assert stated.keys() == {str(seconds) for seconds in range(10, 21)}
+    assert max(stated.values()) <= 101
+    assert Counter(retry_after(timedelta(seconds=1), jitter=number / 10) for number in range(10)) == {"1": 5, "2": 5}
 
 
 def test_ids_and_traces_are_taken_when_they_are_well_formed() -> None:
