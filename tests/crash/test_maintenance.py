@@ -146,6 +146,40 @@ async def test_a_download_that_began_in_time_finishes_after_its_result_expired(o
             await eventually_so(is_removed)
 
 
+async def test_the_file_comes_back_to_its_size_after_a_burst_expired(open_site: OpenSite) -> None:
+    """Under a running worker, within a tenth of what it was, once the download time of every result is over."""
+    async with open_site(
+        result_retention_seconds=6, download_seconds=1, job_retention_seconds=3600, maintenance_seconds=0.2
+    ) as site:
+        before = size_of(site)
+        with fencepost("worker", settings=site.settings, directory=site.directory):
+            jobs = [await site.enqueue() for _ in range(12)]
+            largest = before
+
+            async def have_expired() -> bool:
+                nonlocal largest
+                largest = max(largest, size_of(site))
+                histories = [await site.history(job_id) for job_id in jobs]
+                return all(history[-1].event == "remove_result" for history in histories)
+
+            await eventually_so(have_expired, within=60)
+            assert largest > 1.1 * before
+
+            async def is_back() -> bool:
+                return size_of(site) <= 1.1 * before
+
+            await eventually_so(is_back)
+        for job_id in jobs:
+            result, history = await site.result(job_id), await site.history(job_id)
+            assert result is not None
+            assert history[-1].at >= result.expires_at
+
+
+def size_of(site: Site) -> int:
+    """Return how many bytes the database file has."""
+    return site.settings.database_path.stat().st_size
+
+
 async def slow_download(url: str, path: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Ask for the file over a connection that takes in little before it is read."""
     address = urlsplit(url)

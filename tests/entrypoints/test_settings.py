@@ -38,6 +38,9 @@ def test_a_number_can_be_used_or_is_refused_by_name(variable: str, text: str) ->
         ("FENCEPOST_BREAKER_PAUSE_SECONDS", "31", "must not exceed FENCEPOST_BREAKER_LONGEST_PAUSE_SECONDS"),
         ("FENCEPOST_RUNNING_PER_OWNER", "0", "must be a whole number from 1"),
         ("FENCEPOST_RETRY_FLOOR_SECONDS", "3000", "must not exceed FENCEPOST_RETRY_CAP_SECONDS"),
+        ("FENCEPOST_MAINTENANCE_LEASE_SECONDS", "700", "must not exceed FENCEPOST_LONGEST_LEASE_SECONDS"),
+        ("FENCEPOST_JOB_RETENTION_SECONDS", "608399", "must be at least the sum of"),
+        ("FENCEPOST_RESULT_RETENTION_SECONDS", "2588401", "FENCEPOST_JOB_RETENTION_SECONDS must be at least"),
         ("FENCEPOST_DEADLINE_SECONDS", "5", "FENCEPOST_DEADLINE_SHORTEST_SECONDS must not exceed"),
     ],
 )
