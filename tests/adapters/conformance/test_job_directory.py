@@ -105,7 +105,6 @@ class TestPage:
             ({"finished_after": Instant(START + 30)}, [7, 4]),
             ({"finished_after": Instant(START + 10), "code": ErrorCode.INTERNAL_ERROR}, [3]),
         ],
-        ids=str,
     )
     async def test_every_member_of_the_filter_narrows(
         self, chosen: dict[str, object], found: list[int], store: Store, neighbour: User
