@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check fuzz bounds bench format lock clean
+.PHONY: help run demo test check fuzz soak bounds bench format lock clean
 
 ROOT := $(dir $(lastword $(MAKEFILE_LIST)))
 
@@ -43,6 +43,9 @@ check: ## Check format, lint, types, import contracts, dependencies and generate
 
 fuzz: ## Fuzz the committed contract against a live server (DURATION= in seconds, SEED=)
 	@$(GATE) python -m tests.contract.fuzz --duration "$$DURATION" --seed "$$SEED"
+
+soak: ## Kill, stop and restart the service under load, then judge what is left (DURATION= in seconds, SEED=)
+	@$(GATE) python -m tests.soak --duration "$$DURATION" --seed "$$SEED"
 
 bounds: ## Count what a claim costs with a million jobs queued and a million ended (JOBS=)
 	@$(GATE) python -m tests.adapters.sqlite.claim_bounds $${JOBS:+--jobs "$$JOBS"}
