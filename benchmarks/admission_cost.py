@@ -19,9 +19,10 @@ import structlog
 
 from benchmarks.report import keep, parse, show
 from domain.account import OwnerId, Scope, TokenId
+from domain.events import Claim, Enqueue, Fail
 from domain.export import Failure, FailureKind, JobId, LeaseToken
 from domain.instants import later
-from domain.lifecycle import Claim, Enqueue, Fail, advance, enqueue
+from domain.lifecycle import advance, enqueue
 from domain.policies import Policies
 from domain.ports import UnitOfWork
 from domain.rate import Allowance

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from domain import parameters as parameters_of
 from domain.account import OwnerId
+from domain.events import Enqueue
 from domain.export import Chunk, Digests, ExportJob, ExportResult, JobId, JobStatus, LeaseToken, RenderedFile, Staged
 from domain.gzip_member import GZIP_HEADER, deflated, gzip_byte_count, gzip_trailer
 from domain.instants import Instant
-from domain.lifecycle import Enqueue, Transition, enqueue
+from domain.lifecycle import Transition, enqueue
 from domain.maintenance import MaintenanceGrant
 from domain.parameters import ExportParameters
 from domain.task import NewTask, Task, TaskId, TaskStatus

@@ -9,17 +9,11 @@ from msgspec.structs import asdict, replace
 from rich.pretty import pretty_repr
 
 from domain.errors import GuardRefused, NoSuchTransition, NotHolding, ProtocolRefusal
+from domain.events import Claim, Complete, Event, Expire, Fail, Held, Release
 from domain.export import ErrorCode, ExportJob, Failure, FailureKind, JobStatus
 from domain.instants import EARLIEST, LATEST, Instant
 from domain.lifecycle import (
     PROTOCOL,
-    Claim,
-    Complete,
-    Event,
-    Expire,
-    Fail,
-    Held,
-    Release,
     Transition,
     advance,
     enqueue,

@@ -6,8 +6,9 @@ from re import MULTILINE, findall
 import pytest
 
 from domain.errors import InvalidInput
+from domain.events import Enqueue
 from domain.export import JobStatus
-from domain.lifecycle import PROTOCOL, Enqueue
+from domain.lifecycle import PROTOCOL
 from entrypoints.cli.lifecycle_diagram import BEGIN, END, render_lifecycle, update_document
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"

@@ -17,23 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from domain.errors import GuardRefused, NoSuchTransition, NotHolding, ProtocolRefusal
+from domain.events import Cancel, Claim, Complete, Event, Expire, Fail, Held, Release, RemoveResult, Requeue
 from domain.export import ErrorCode, ExportJob, Failure, FailureKind, GoneReason, JobId, LeaseToken, Staged
 from domain.instants import Instant
-from domain.lifecycle import (
-    Cancel,
-    Claim,
-    Complete,
-    Event,
-    Expire,
-    Fail,
-    Held,
-    Release,
-    RemoveResult,
-    Requeue,
-    Transition,
-    advance,
-    enqueue,
-)
+from domain.lifecycle import Transition, advance, enqueue
 from tests.domain.witnesses import ENQUEUE, NOW
 
 # Milliseconds. So few and so alike that boundaries are met exactly.

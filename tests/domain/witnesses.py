@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from domain.account import OwnerId
 from domain.errors import GuardRefused, NotHolding, ProtocolRefusal
+from domain.events import Cancel, Claim, Complete, Enqueue, Event, Expire, Fail, Release, RemoveResult, Requeue
 from domain.export import (
     ErrorCode,
     ExportJob,
@@ -20,20 +21,7 @@ from domain.export import (
     Staged,
 )
 from domain.instants import Instant
-from domain.lifecycle import (
-    PROTOCOL,
-    Cancel,
-    Claim,
-    Complete,
-    Enqueue,
-    Event,
-    Expire,
-    Fail,
-    Release,
-    RemoveResult,
-    Requeue,
-    Rule,
-)
+from domain.lifecycle import PROTOCOL, Rule
 
 SECOND: Final = 1000
 NOW: Final = Instant(1_700_000_000_000)

@@ -83,7 +83,8 @@ async def soak(folder: Path, *, seconds: int, seed: int) -> list[str]:
         active_per_owner=8,
         maintenance_seconds=0.5,
         maintenance_lease_seconds=LEASE_SECONDS,
-        drain_seconds=1,
+        # Less than the longest attempts take, so that draining workers give some back.
+        drain_seconds=0.1,
     )
     tokens = await prepared(settings, TASK_COUNTS)
     ledger = Ledger(may_be_disabled=DISABLED)

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from adapters.sqlite.store import SqliteStore
 from domain.account import OwnerId, User
+from domain.events import Complete
 from domain.export import ExportJob, JobId, LeaseToken, Staged
 from domain.instants import Instant, between, later
-from domain.lifecycle import Complete, advance
+from domain.lifecycle import advance
 from domain.policies import LeasePolicy, Policies
 from domain.ports import UnitOfWork
 from domain.use_cases.accounts import add_user

@@ -18,9 +18,10 @@ from domain.errors import (
     NotFound,
     ResultGone,
 )
+from domain.events import Cancel, Enqueue, RemoveResult
 from domain.export import Chunk, ErrorCode, ExportJob, ExportResult, GoneReason, JobId, JobStatus, Progress
 from domain.instants import between, later
-from domain.lifecycle import Cancel, Enqueue, RemoveResult, advance, enqueue
+from domain.lifecycle import advance, enqueue
 from domain.pages import Page, Position, page_of
 from domain.parameters import ExportParameters
 from domain.policies import Policies

@@ -9,9 +9,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from domain.events import Expire, RemoveResult
 from domain.export import GoneReason, LeaseToken
 from domain.instants import Instant, later
-from domain.lifecycle import Expire, RemoveResult, advance
+from domain.lifecycle import advance
 from domain.maintenance import MaintenanceGrant, is_live, next_grant, require_maintaining
 from domain.policies import MaintenancePolicy, Policies
 from domain.ports import UnitOfWork

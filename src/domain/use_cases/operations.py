@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from domain.account import OwnerId
 from domain.admission import QueueLoad, admit
 from domain.errors import AdmissionRefused, InputError, InvalidInput, NotFound, ProtocolRefusal
+from domain.events import Cancel, Requeue
 from domain.export import ExportJob, ExportResult, HistoryEntry, JobId, JobStatus, Progress
 from domain.instants import Instant, later
-from domain.lifecycle import Cancel, Requeue, Transition, advance
+from domain.lifecycle import Transition, advance
 from domain.pages import Page, Position, page_of
 from domain.policies import Policies
 from domain.ports import Attempt, Happened, JobFilter, RunningJob, UnitOfWork

@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 from domain import parameters as parameters_of
 from domain.discreet import Discreet
 from domain.errors import NotFound, NotHolding, OwnerDisabled
+from domain.events import Claim, Complete, Expire, Fail, Held, Release
 from domain.export import (
     Chunk,
     ExportJob,
@@ -16,20 +17,7 @@ from domain.export import (
 )
 from domain.gzip_member import gzip_byte_count
 from domain.instants import later
-from domain.lifecycle import (
-    Claim,
-    Complete,
-    Expire,
-    Fail,
-    Held,
-    Release,
-    Transition,
-    advance,
-    budget_is_spent,
-    deadline_has_passed,
-    holds,
-    require_holding,
-)
+from domain.lifecycle import Transition, advance, budget_is_spent, deadline_has_passed, holds, require_holding
 from domain.parameters import ExportParameters
 from domain.policies import LeasePolicy, Policies
 from domain.ports import Attempt, UnitOfWork

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from domain.errors import InputError, InvalidInput
+from domain.events import Enqueue
 from domain.export import JobStatus
-from domain.lifecycle import PROTOCOL, Enqueue, create
+from domain.lifecycle import PROTOCOL, create
 
 BEGIN: Final = "<!-- lifecycle: begin; written by `fencepost lifecycle`, not by hand -->"
 END: Final = "<!-- lifecycle: end -->"

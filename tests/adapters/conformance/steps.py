@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from domain.account import ApiToken, User
+from domain.events import Event
 from domain.export import Chunk, ExportJob, JobId
-from domain.lifecycle import Event, Transition, advance
+from domain.lifecycle import Transition, advance
 from domain.ports import Attempt, KeyedOutcome, UnitOfWork
 from domain.task import Task
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from domain.account import User
 from domain.errors import StaleVersion
+from domain.events import Cancel, Claim, Complete, Event, Expire, Fail, Release, Requeue
 from domain.export import (
     ErrorCode,
     ExportJob,
@@ -20,18 +21,7 @@ from domain.export import (
     Staged,
 )
 from domain.instants import Instant
-from domain.lifecycle import (
-    Cancel,
-    Claim,
-    Complete,
-    Event,
-    Expire,
-    Fail,
-    Release,
-    Requeue,
-    Transition,
-    advance,
-)
+from domain.lifecycle import Transition, advance
 from domain.pages import Position
 from domain.ports import Bulkhead, Store, UnitOfWork
 from tests.adapters.conformance.steps import live, save_all

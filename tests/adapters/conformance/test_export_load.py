@@ -8,9 +8,10 @@ import pytest
 
 from domain.account import User
 from domain.admission import Drained
+from domain.events import Cancel, Claim, Event, Fail
 from domain.export import Failure, FailureKind, JobId, LeaseToken
 from domain.instants import Instant, later
-from domain.lifecycle import Cancel, Claim, Event, Fail, advance
+from domain.lifecycle import advance
 from domain.ports import Attempt, Bulkhead, ExportLoad, ResultStore, StorageUsage, Store, UnitOfWork
 from tests.adapters.conformance.steps import save_all
 from tests.builders import an_enqueue, an_id, chunks_of

@@ -9,18 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from domain.account import OwnerId, User
+from domain.events import Cancel, Claim, Event, Expire, Fail, Release
 from domain.export import ErrorCode, ExportJob, Failure, FailureKind, JobId, JobStatus, LeaseToken
 from domain.instants import Instant, later
-from domain.lifecycle import (
-    Cancel,
-    Claim,
-    Event,
-    Expire,
-    Fail,
-    Release,
-    advance,
-    lease_is_live,
-)
+from domain.lifecycle import advance, lease_is_live
 from domain.ports import Bulkhead, Store, UnitOfWork
 from tests.adapters.conformance.steps import save_all
 from tests.builders import HOUR, an_enqueue, an_id

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from domain.account import User
+from domain.events import Cancel, Claim, Event, Fail, Release, Requeue
 from domain.export import ErrorCode, ExportJob, Failure, FailureKind, JobId, JobStatus, LeaseToken
 from domain.instants import Instant, later
-from domain.lifecycle import Cancel, Claim, Event, Fail, Release, Requeue
 from domain.pages import Position
 from domain.ports import Bulkhead, Happened, JobFilter, Store, UnitOfWork
 from tests.adapters.conformance.steps import live

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from domain.account import User
 from domain.errors import StaleVersion
+from domain.events import Cancel, Claim, Event, Fail, Release
 from domain.export import (
     Chunk,
     ErrorCode,
@@ -21,7 +22,6 @@ from domain.export import (
     Staged,
 )
 from domain.instants import Instant
-from domain.lifecycle import Cancel, Claim, Event, Fail, Release
 from domain.ports import Attempt, Bulkhead, Store, UnitOfWork
 from tests.adapters.conformance.steps import live, live_on, save_all, stage_all
 from tests.builders import a_rendered_file, a_result, an_enqueue, an_id, chunks_of

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from domain.account import User
+from domain.events import Cancel
 from domain.export import GoneReason, JobId
 from domain.instants import Instant
-from domain.lifecycle import Cancel
 from domain.ports import Attempt, Bulkhead, Store, UnitOfWork
 from domain.use_cases.exports import get_export
 from tests.adapters.conformance.steps import live, save_all, stage_all

@@ -17,9 +17,10 @@ from typing import Final
 from adapters.sqlite import driver, migrate
 from adapters.sqlite.exports import SqliteExportJobs, SqliteExportQueue
 from domain.account import OwnerId
+from domain.events import Claim
 from domain.export import ExportJob, LeaseToken
 from domain.instants import later
-from domain.lifecycle import Claim, advance
+from domain.lifecycle import advance
 from tests.builders import an_enqueue
 from tests.fakes import START
 

@@ -12,9 +12,9 @@ import pytest
 from adapters.sqlite import driver
 from adapters.sqlite.store import SqliteUnitOfWork
 from domain.account import OwnerId
+from domain.events import Cancel, Claim, Event, Fail
 from domain.export import ErrorCode, Failure, FailureKind, LeaseToken
 from domain.instants import Instant, later
-from domain.lifecycle import Cancel, Claim, Event, Fail
 from domain.policies import LeasePolicy
 from domain.ports import UnitOfWork
 from domain.use_cases.work import claim_export, has_work
