@@ -43,7 +43,6 @@ HEALED_WITHIN_SECONDS: Final = 90
 LEASE_SECONDS: Final = 2
 # These say that something is wrong in the service, whatever the clients were answered.
 DEFECTS: Final = (
-    LogEvent.REQUEST_FAILED,
     LogEvent.RESULT_DAMAGED,
     LogEvent.OWNERSHIP_VIOLATED,
     LogEvent.CHILD_GIVEN_UP,
@@ -202,6 +201,8 @@ async def verdict(service: Running, harm: Harm, app: Application, ledger: Ledger
     if status:
         faults.append(f"the service ended with status {status} when it was told to stop")
     faults += [f"in the log: {event}" for name in DEFECTS for event in service.events(name)]
+    # A stopped worker may hold the write lock: that is a warning, answered with 503. A defect is an error.
+    faults += [f"in the log: {event}" for event in service.events(LogEvent.REQUEST_FAILED, level="error")]
     faults += [
         f"in the log: {event}" for event in service.events(LogEvent.ATTEMPT_FAILED, code=ErrorCode.INTERNAL_ERROR)
     ]
