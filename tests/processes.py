@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from threading import Event, Thread
 from typing import IO, TypeVar
 
 import anyio
+import pytest
 
 from adapters.system.clock import SystemClock
 from entrypoints.settings import PREFIX, Settings
@@ -22,6 +24,11 @@ T = TypeVar("T")
 # Two cores that others use as well: long enough that a slow start is not taken for a fault.
 WITHIN_SECONDS = 30.0
 _AGAIN_SECONDS = 0.02
+
+# What is printed for people is pasted as they paste it. The service needs neither program, so a machine may lack them.
+needs_curl = pytest.mark.skipif(
+    shutil.which("curl") is None or shutil.which("sha256sum") is None, reason="curl and sha256sum are not installed"
+)
 
 
 class NotInTimeError(AssertionError):

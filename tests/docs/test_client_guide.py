@@ -5,7 +5,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from domain.use_cases.accounts import add_user, issue_token
 from domain.use_cases.tasks import create_task, list_tasks
 from entrypoints.bootstrap import assemble, migrate_database
 from entrypoints.settings import CLIENT_VARIABLES, PREFIX, Settings
-from tests.processes import eventually, fencepost, free_port
+from tests.processes import eventually, fencepost, free_port, needs_curl
 from tests.tree import ROOT
 
 RUNNABLE = re.compile(r"^```(sh|python) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,10 +40,6 @@ TASKS = [
     NewTask(title="=1+1", description="'quoted', and\r\nover two lines", priority=1, due_at=None),
     NewTask(title="Größe, “Zeichen” \N{CHECK MARK}", description='She said "no"', priority=4),
 ]
-
-needs_curl = pytest.mark.skipif(
-    shutil.which("curl") is None or shutil.which("sha256sum") is None, reason="curl and sha256sum are not installed"
-)
 
 
 class Reader(NamedTuple):

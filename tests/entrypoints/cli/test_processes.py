@@ -1,7 +1,6 @@
 """The two commands that a newcomer types, run as they run them: real processes, a real file, nothing left behind."""
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from entrypoints.settings import Settings
-from tests.processes import Running, environment_for, eventually, fencepost
+from tests.processes import Running, environment_for, eventually, fencepost, needs_curl
 
 EDGE = Path(__file__).resolve().parents[2] / "data" / "edge-tasks.csv"
 
@@ -103,12 +102,12 @@ class TestUp:
             service.signal(signal.SIGINT)
             assert service.ended() == 0, service.lines
 
+    @needs_curl
     def test_the_printed_lines_work_as_printed(self, settings: Settings, tmp_path: Path) -> None:
         """Pasted together they leave the file; Ctrl-C leaves no process; a second start keeps tasks, not tokens.
 
         No log stands between them, neither the service's own nor a library's.
         """
-        assert shutil.which("curl"), "this test runs the lines that are printed for people, and they use curl"
         with self.started(settings, tmp_path) as service:
             first = self.pasted(service, tmp_path)
             assert first.returncode == 0, first
