@@ -102,7 +102,8 @@ def _apply(connection: driver.Connection, number: int, text: str) -> bool:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has rolled back by itself, and is what must be told
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
     return is_new
